@@ -1,0 +1,287 @@
+"""The key: SHA-256 over the digests of what decides a compile, each kept apart so that a miss can
+be explained.
+
+In: a checked Capture, a Target and Options. Out: KeyComponents and 64 hexadecimal digits. Needs no
+torch, since the gateway recomputes it.
+
+The graph's digest is a Merkle hash: a value's digest covers its operator and its arguments'
+digests, so neither names nor the order of independent nodes move it. Calls with an effect (writes,
+random draws, assertions) carry their place among each other, and every call carries how many writes
+came before it: a read before a write and a read after it are two graphs. Hints, value ranges and
+node names never enter.
+
+Change what enters a digest, and KEY_VERSION must change: the golden test fails until it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable
+
+from compile_farm.v1 import artifact_pb2, graph_pb2, target_pb2
+
+KEY_VERSION = 1
+
+
+def compute_key(
+    capture: graph_pb2.Capture, target: target_pb2.Target, options: target_pb2.Options
+) -> str:
+    """The key in 64 hexadecimal digits. ``capture`` must have passed schema.check_capture."""
+    return key_of(key_components(capture, target, options))
+
+
+def key_of(components: artifact_pb2.KeyComponents) -> str:
+    """The key of these components."""
+    return _hash(
+        b"compile-farm key",
+        components.version.to_bytes(4, "big"),
+        *(
+            bytes.fromhex(digest)
+            for digest in (
+                components.graph,
+                components.signature,
+                components.calling_convention,
+                components.target,
+                components.options,
+            )
+        ),
+    ).hex()
+
+
+def key_components(
+    capture: graph_pb2.Capture, target: target_pb2.Target, options: target_pb2.Options
+) -> artifact_pb2.KeyComponents:
+    """One digest for each thing that decides a compile."""
+    symbols = _Symbols(capture.signature)
+    # The signature first: symbols are numbered by where they first stand in it.
+    signature = _signature(capture.signature, symbols)
+    return artifact_pb2.KeyComponents(
+        version=KEY_VERSION,
+        graph=_graph(capture.graph, symbols).hex(),
+        signature=signature.hex(),
+        calling_convention=_convention(capture.calling_convention, symbols).hex(),
+        target=_target(target).hex(),
+        options=_hash(b"options", _integer(options.effort), _integer(options.numerics)).hex(),
+    )
+
+
+def _hash(*parts: bytes) -> bytes:
+    """Each part with its length before it, so that no two lists of parts read alike."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _text(value: str) -> bytes:
+    return b"s" + value.encode()
+
+
+def _integer(value: int) -> bytes:
+    return b"i%d" % value
+
+
+def _real(value: float) -> bytes:
+    # One NaN for all; minus zero stays itself.
+    return b"f" + (b"nan" if math.isnan(value) else struct.pack(">d", value))
+
+
+class _Symbols:
+    """Numbers symbols by first use, since their own numbers depend on how they were captured."""
+
+    def __init__(self, signature: graph_pb2.Signature) -> None:
+        self._symbols = signature.symbols
+        self._canonical: dict[int, int] = {}
+
+    def encode(self, expr: graph_pb2.Expr) -> bytes:
+        kind = expr.WhichOneof("kind")
+        if kind == "constant":
+            return _integer(expr.constant)
+        if kind == "operation":
+            operation = expr.operation
+            return _hash(
+                b"operation",
+                _integer(operation.operator),
+                *(self.encode(operand) for operand in operation.operands),
+            )
+        first = expr.symbol not in self._canonical
+        number = self._canonical.setdefault(expr.symbol, len(self._canonical))
+        if not first:
+            return b"y%d" % number
+        symbol = self._symbols[expr.symbol]
+        return _hash(
+            b"symbol",
+            _integer(number),
+            _integer(symbol.minimum),
+            _integer(symbol.maximum) if symbol.HasField("maximum") else b"unbounded",
+            b"unbacked" if symbol.unbacked else b"backed",
+        )
+
+
+def _tensor(spec: graph_pb2.TensorSpec, symbols: _Symbols) -> bytes:
+    return _hash(
+        b"tensor",
+        _text(spec.dtype),
+        _text(spec.device_type),
+        *(symbols.encode(expr) for expr in spec.sizes),
+        *(symbols.encode(expr) for expr in spec.strides),
+    )
+
+
+def _signature(signature: graph_pb2.Signature, symbols: _Symbols) -> bytes:
+    parts = [b"signature", _integer(len(signature.inputs))]
+    for entry in signature.inputs:
+        value = (
+            _tensor(entry.tensor, symbols)
+            if entry.WhichOneof("kind") == "tensor"
+            else _hash(b"scalar", symbols.encode(entry.scalar))
+        )
+        data = hashlib.sha256(entry.data).digest() if entry.data else b""
+        parts.append(
+            _hash(
+                _text(entry.name),
+                _integer(entry.role),
+                value,
+                b"mutated" if entry.mutated else b"",
+                data,
+            )
+        )
+    for output in signature.outputs:
+        kind = output.WhichOneof("kind")
+        if kind == "tensor":
+            parts.append(_tensor(output.tensor, symbols))
+        elif kind == "scalar":
+            parts.append(_hash(b"scalar", symbols.encode(output.scalar)))
+        else:
+            parts.append(b"none")
+    return _hash(*parts)
+
+
+def _graph(graph: graph_pb2.Graph, symbols: _Symbols) -> bytes:
+    subgraphs = [_graph(subgraph, symbols) for subgraph in graph.subgraphs]
+    values = [_hash(b"input", _integer(index)) for index in range(graph.input_count)]
+    effects: list[bytes] = []
+    writes = 0
+
+    def encode(argument: graph_pb2.Argument) -> bytes:
+        kind = argument.WhichOneof("kind")
+        value = getattr(argument, kind) if kind else None
+        if kind == "value":
+            return b"v" + values[argument.value]
+        if kind == "integer":
+            return _integer(argument.integer)
+        if kind == "real":
+            return _real(argument.real)
+        if kind == "boolean":
+            return b"true" if argument.boolean else b"false"
+        if kind in ("list", "tuple"):
+            return _hash(kind.encode(), *map(encode, value.items))
+        if kind == "dictionary":
+            return _hash(b"dictionary", *_named(argument.dictionary.items))
+        if kind == "subgraph":
+            return b"g" + subgraphs[argument.subgraph]
+        if kind == "complex":
+            return _hash(b"complex", _real(value.real), _real(value.imaginary))
+        if kind == "expression":
+            return _hash(b"expression", symbols.encode(argument.expression))
+        if kind == "none" or kind is None:
+            return b"none"
+        # What is left is text: dtype, device_type, layout, memory_format, operator, text.
+        return _hash(kind.encode(), _text(value))
+
+    def _named(items: Iterable[graph_pb2.NamedArgument]) -> list[bytes]:
+        return [
+            _hash(_text(item.name), encode(item.value))
+            for item in sorted(items, key=lambda item: item.name)
+        ]
+
+    for node in graph.nodes:
+        parts = [b"node", _text(node.op), _integer(writes), _integer(node.effect)]
+        if node.effect != graph_pb2.EFFECT_NONE:
+            parts.append(_integer(len(effects)))
+        parts.append(_hash(*map(encode, node.args)))
+        parts.append(_hash(*_named(node.kwargs)))
+        digest = _hash(*parts)
+        values.append(digest)
+        if node.effect != graph_pb2.EFFECT_NONE:
+            effects.append(digest)
+        if node.effect == graph_pb2.EFFECT_MUTATES:
+            writes += 1
+    return _hash(
+        b"graph",
+        _integer(graph.schema_version),
+        _integer(graph.input_count),
+        b"single" if graph.single_output else b"several",
+        _hash(*map(encode, graph.outputs)),
+        _hash(*effects),
+    )
+
+
+def _literal(literal: graph_pb2.Literal) -> bytes:
+    kind = literal.WhichOneof("kind")
+    if kind == "boolean":
+        return b"true" if literal.boolean else b"false"
+    if kind == "integer":
+        return _integer(literal.integer)
+    if kind == "real":
+        return _real(literal.real)
+    return _text(literal.text) if kind == "text" else b"none"
+
+
+def _tree(tree: graph_pb2.Tree, symbols: _Symbols) -> bytes:
+    if tree.WhichOneof("kind") == "container":
+        container = tree.container
+        return _hash(
+            b"container",
+            _integer(container.kind),
+            _text(container.type_name),
+            _hash(*map(_literal, container.keys)),
+            *(_tree(child, symbols) for child in container.children),
+        )
+    leaf = tree.leaf
+    kind = leaf.WhichOneof("kind")
+    if kind == "alias":
+        alias = leaf.alias
+        return _hash(
+            b"alias",
+            _integer(alias.input),
+            b"identity" if alias.identity else b"view",
+            _text(alias.dtype),
+            _hash(*(symbols.encode(expr) for expr in alias.sizes)),
+            _hash(*(symbols.encode(expr) for expr in alias.strides)),
+            symbols.encode(alias.storage_offset) if alias.HasField("storage_offset") else b"",
+        )
+    if kind == "literal":
+        return _hash(b"literal", _literal(leaf.literal))
+    return _hash(kind.encode() if kind else b"", _integer(getattr(leaf, kind) if kind else 0))
+
+
+def _convention(convention: graph_pb2.CallingConvention, symbols: _Symbols) -> bytes:
+    trees = [
+        _tree(getattr(convention, name), symbols) if convention.HasField(name) else b"absent"  # type: ignore[arg-type]
+        for name in ("args", "kwargs", "result")
+    ]
+    return _hash(b"convention", *map(_text, convention.parameters), *trees)
+
+
+def _target(target: target_pb2.Target) -> bytes:
+    toolchain = target.toolchain
+    hardware = target.WhichOneof("hardware")
+    if hardware == "cuda":
+        parts = [b"cuda", _text(target.cuda.arch), _text(target.cuda.device_name)]
+    elif hardware == "cpu":
+        parts = [b"cpu", _text(target.cpu.isa)]
+    else:
+        parts = [b"none"]
+    return _hash(
+        b"target",
+        *parts,
+        _text(toolchain.torch),
+        _text(toolchain.torch_git),
+        _text(toolchain.triton),
+        _text(toolchain.cuda_runtime),
+        _text(toolchain.platform),
+    )
