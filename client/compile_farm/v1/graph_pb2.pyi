@@ -109,7 +109,7 @@ class TensorSpec(_message.Message):
     strides: _containers.RepeatedCompositeFieldContainer[Expr]
     def __init__(self, dtype: _Optional[str] = ..., device_type: _Optional[str] = ..., sizes: _Optional[_Iterable[_Union[Expr, _Mapping]]] = ..., strides: _Optional[_Iterable[_Union[Expr, _Mapping]]] = ...) -> None: ...
 
-class None(_message.Message):
+class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -120,12 +120,12 @@ class Literal(_message.Message):
     INTEGER_FIELD_NUMBER: _ClassVar[int]
     REAL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
-    none: globals()['None']
+    none: Nothing
     boolean: bool
     integer: int
     real: float
     text: str
-    def __init__(self, none: _Optional[_Union[globals()['None'], _Mapping]] = ..., boolean: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, none: _Optional[_Union[Nothing, _Mapping]] = ..., boolean: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Complex(_message.Message):
     __slots__ = ("real", "imaginary")
@@ -174,7 +174,7 @@ class Argument(_message.Message):
     SUBGRAPH_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     EXPRESSION_FIELD_NUMBER: _ClassVar[int]
-    none: globals()['None']
+    none: Nothing
     boolean: bool
     integer: int
     real: float
@@ -191,7 +191,7 @@ class Argument(_message.Message):
     subgraph: int
     operator: str
     expression: Expr
-    def __init__(self, none: _Optional[_Union[globals()['None'], _Mapping]] = ..., boolean: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., text: _Optional[str] = ..., value: _Optional[int] = ..., dtype: _Optional[str] = ..., device_type: _Optional[str] = ..., layout: _Optional[str] = ..., memory_format: _Optional[str] = ..., list: _Optional[_Union[ArgumentList, _Mapping]] = ..., tuple: _Optional[_Union[ArgumentList, _Mapping]] = ..., dictionary: _Optional[_Union[ArgumentDictionary, _Mapping]] = ..., subgraph: _Optional[int] = ..., operator: _Optional[str] = ..., expression: _Optional[_Union[Expr, _Mapping]] = ...) -> None: ...
+    def __init__(self, none: _Optional[_Union[Nothing, _Mapping]] = ..., boolean: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., text: _Optional[str] = ..., value: _Optional[int] = ..., dtype: _Optional[str] = ..., device_type: _Optional[str] = ..., layout: _Optional[str] = ..., memory_format: _Optional[str] = ..., list: _Optional[_Union[ArgumentList, _Mapping]] = ..., tuple: _Optional[_Union[ArgumentList, _Mapping]] = ..., dictionary: _Optional[_Union[ArgumentDictionary, _Mapping]] = ..., subgraph: _Optional[int] = ..., operator: _Optional[str] = ..., expression: _Optional[_Union[Expr, _Mapping]] = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("op", "args", "kwargs", "effect")
@@ -254,8 +254,8 @@ class Output(_message.Message):
     NONE_FIELD_NUMBER: _ClassVar[int]
     tensor: TensorSpec
     scalar: Expr
-    none: globals()['None']
-    def __init__(self, tensor: _Optional[_Union[TensorSpec, _Mapping]] = ..., scalar: _Optional[_Union[Expr, _Mapping]] = ..., none: _Optional[_Union[globals()['None'], _Mapping]] = ...) -> None: ...
+    none: Nothing
+    def __init__(self, tensor: _Optional[_Union[TensorSpec, _Mapping]] = ..., scalar: _Optional[_Union[Expr, _Mapping]] = ..., none: _Optional[_Union[Nothing, _Mapping]] = ...) -> None: ...
 
 class Signature(_message.Message):
     __slots__ = ("symbols", "inputs", "outputs")

@@ -27,14 +27,14 @@ class SandboxCompile(_message.Message):
 
 class SandboxRequest(_message.Message):
     __slots__ = ("compile", "self_test")
-    class None(_message.Message):
+    class Nothing(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
     COMPILE_FIELD_NUMBER: _ClassVar[int]
     SELF_TEST_FIELD_NUMBER: _ClassVar[int]
     compile: SandboxCompile
-    self_test: getattr(SandboxRequest, 'None')
-    def __init__(self, compile: _Optional[_Union[SandboxCompile, _Mapping]] = ..., self_test: _Optional[_Union[getattr(SandboxRequest, 'None'), _Mapping]] = ...) -> None: ...
+    self_test: SandboxRequest.Nothing
+    def __init__(self, compile: _Optional[_Union[SandboxCompile, _Mapping]] = ..., self_test: _Optional[_Union[SandboxRequest.Nothing, _Mapping]] = ...) -> None: ...
 
 class SandboxHello(_message.Message):
     __slots__ = ("target",)
