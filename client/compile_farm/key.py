@@ -19,10 +19,21 @@ import hashlib
 import math
 import struct
 from collections.abc import Iterable
+from typing import Any
 
 from compile_farm.v1 import artifact_pb2, graph_pb2, target_pb2
 
 KEY_VERSION = 1
+
+# sympy orders their operands by the symbols' names, which differ between captures.
+_COMMUTATIVE = frozenset(
+    {
+        graph_pb2.OPERATOR_ADD,
+        graph_pb2.OPERATOR_MULTIPLY,
+        graph_pb2.OPERATOR_MINIMUM,
+        graph_pb2.OPERATOR_MAXIMUM,
+    }
+)
 
 
 def compute_key(
@@ -102,11 +113,10 @@ class _Symbols:
             return _integer(expr.constant)
         if kind == "operation":
             operation = expr.operation
-            return _hash(
-                b"operation",
-                _integer(operation.operator),
-                *(self.encode(operand) for operand in operation.operands),
-            )
+            operands = [self.encode(operand) for operand in operation.operands]
+            if operation.operator in _COMMUTATIVE:
+                operands.sort()
+            return _hash(b"operation", _integer(operation.operator), *operands)
         first = expr.symbol not in self._canonical
         number = self._canonical.setdefault(expr.symbol, len(self._canonical))
         if not first:
@@ -168,7 +178,7 @@ def _graph(graph: graph_pb2.Graph, symbols: _Symbols) -> bytes:
 
     def encode(argument: graph_pb2.Argument) -> bytes:
         kind = argument.WhichOneof("kind")
-        value = getattr(argument, kind) if kind else None
+        value: Any = getattr(argument, kind) if kind else None
         if kind == "value":
             return b"v" + values[argument.value]
         if kind == "integer":

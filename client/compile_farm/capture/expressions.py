@@ -1,0 +1,85 @@
+"""Symbolic sizes: from torch's ShapeEnv to the wire's symbols and expressions.
+
+In: SymInts of one ShapeEnv. Out: Expr messages over a growing list of Symbols with their ranges.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.numbers import int_oo
+
+from compile_farm.errors import CaptureError
+from compile_farm.schema import MAX_INTEGER
+from compile_farm.v1 import graph_pb2
+
+
+class SymbolTable:
+    """Numbers the symbols of one capture, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.symbols: list[graph_pb2.Symbol] = []
+        self._index: dict[sympy.Symbol, int] = {}
+
+    def encode(self, size: Any) -> graph_pb2.Expr:
+        """A size (int or SymInt) as an Expr; raises CaptureError for what has no encoding."""
+        if isinstance(size, int):
+            return graph_pb2.Expr(constant=size)
+        if not isinstance(size, torch.SymInt):
+            raise CaptureError(f"a size of type {type(size).__name__} is not supported")
+        return self._expression(size.node.expr, size.node.shape_env)
+
+    def _expression(self, expr: sympy.Expr, env: Any) -> graph_pb2.Expr:
+        if isinstance(expr, sympy.Integer):
+            return graph_pb2.Expr(constant=int(expr))
+        if isinstance(expr, sympy.Symbol):
+            return graph_pb2.Expr(symbol=self._symbol(expr, env))
+        if isinstance(expr, sympy.Add):
+            return self._operation(graph_pb2.OPERATOR_ADD, expr.args, env)
+        if isinstance(expr, sympy.Mul):
+            return self._operation(graph_pb2.OPERATOR_MULTIPLY, expr.args, env)
+        if isinstance(expr, FloorDiv | CleanDiv):
+            return self._operation(graph_pb2.OPERATOR_FLOOR_DIVIDE, expr.args, env)
+        if isinstance(expr, Mod | PythonMod):
+            return self._operation(graph_pb2.OPERATOR_MODULO, expr.args, env)
+        if isinstance(expr, Min | sympy.Min):
+            return self._operation(graph_pb2.OPERATOR_MINIMUM, expr.args, env)
+        if isinstance(expr, Max | sympy.Max):
+            return self._operation(graph_pb2.OPERATOR_MAXIMUM, expr.args, env)
+        if isinstance(expr, sympy.Pow) and isinstance(expr.exp, sympy.Integer) and expr.exp > 0:
+            return self._operation(graph_pb2.OPERATOR_POWER, expr.args, env)
+        raise CaptureError(
+            f"the symbolic size {expr} has a form that can't be sent",
+            remedy="make that dimension static",
+        )
+
+    def _operation(self, operator: int, operands: Any, env: Any) -> graph_pb2.Expr:
+        # sympy orders commutative operands by printed name, which differs between captures.
+        encoded = [self._expression(operand, env) for operand in operands]
+        return graph_pb2.Expr(
+            operation=graph_pb2.Operation(operator=operator, operands=encoded)  # type: ignore[arg-type]
+        )
+
+    def _symbol(self, symbol: sympy.Symbol, env: Any) -> int:
+        if symbol in self._index:
+            return self._index[symbol]
+        bounds = env.var_to_range.get(symbol)
+        lower = 0 if bounds is None else bounds.lower
+        upper = int_oo if bounds is None else bounds.upper
+        message = graph_pb2.Symbol(
+            minimum=int(lower) if lower.is_finite and abs(int(lower)) < MAX_INTEGER else 0,
+            unbacked=str(symbol).startswith(("u", "zu")),
+        )
+        # ShapeEnv writes "no upper bound" as infinity or as a number near 2**63.
+        if upper != int_oo and upper.is_finite and int(upper) < MAX_INTEGER:
+            message.maximum = int(upper)
+        hint = env.backed_var_to_val.get(symbol) if hasattr(env, "backed_var_to_val") else None
+        if hint is None and hasattr(env, "var_to_val"):
+            hint = env.var_to_val.get(symbol)
+        message.hint = int(hint) if hint is not None else max(message.minimum, 2)
+        self.symbols.append(message)
+        self._index[symbol] = len(self.symbols) - 1
+        return self._index[symbol]

@@ -1,0 +1,261 @@
+"""Decode: a Capture from a stranger becomes an FX graph on fake tensors of the target's device.
+
+In: a checked Capture. Out: a GraphModule whose placeholders are all tensors, and fake inputs for it.
+All weights are placeholders, so none of their values can end up in the code. Sizes that AOTInductor
+could not find by itself (a Python integer, a symbol that stands only inside an expression) come in
+through size carriers: zero-stride tensors whose length is the symbol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from compile_farm.capture.ops import resolve_operator
+from compile_farm.errors import InvalidGraphError
+from compile_farm.v1 import artifact_pb2, graph_pb2
+from torch import fx
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from compiler_service.engine.errors import unsupported
+from compiler_service.engine.expressions import evaluate
+
+
+@dataclass
+class DecodedGraph:
+    """What the compiler works on."""
+
+    module: fx.GraphModule
+    fakes: list[torch.Tensor]
+    mode: FakeTensorMode
+    # The backed symbols, by index into Signature.symbols.
+    symbols: dict[int, Any]
+    compiled_inputs: list[artifact_pb2.CompiledInput] = field(default_factory=list)
+    compiled_outputs: list[int] = field(default_factory=list)
+    random: bool = False
+
+
+def decode(capture: graph_pb2.Capture, device: torch.device) -> DecodedGraph:
+    """Rebuilds the graph; ``device`` stands for every tensor of its type.
+
+    Raises InvalidGraphError for an operator that is not allowed or does not exist here, EngineError
+    for what can't be compiled.
+    """
+    return _Decoder(capture, device).decode()
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """schema.check_capture has checked the name against its table."""
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+class _Decoder:
+    def __init__(self, capture: graph_pb2.Capture, device: torch.device) -> None:
+        self._capture = capture
+        self._device = device
+        self._signature = capture.signature
+        self._env = ShapeEnv(duck_shape=False, specialize_zero_one=False)
+        self._mode = FakeTensorMode(shape_env=self._env, allow_non_fake_inputs=False)
+        self._symbols: dict[int, Any] = {}
+        self._random = False
+
+    def decode(self) -> DecodedGraph:
+        self._check_devices()
+        for index, symbol in enumerate(self._signature.symbols):
+            if not symbol.unbacked:
+                self._symbols[index] = self._create_symbol(index, symbol)
+        root, graph = torch.nn.Module(), fx.Graph()
+        decoded = DecodedGraph(fx.GraphModule(root, fx.Graph()), [], self._mode, self._symbols)
+        values = self._inputs(graph, decoded)
+        self._nodes(self._capture.graph, graph, root, values)
+        outputs = []
+        for index, output in enumerate(self._signature.outputs):
+            if output.WhichOneof("kind") == "tensor":
+                decoded.compiled_outputs.append(index)
+                outputs.append(self._argument(self._capture.graph.outputs[index], values, [], root))
+        graph.output(tuple(outputs))
+        graph.lint()
+        decoded.module = fx.GraphModule(root, graph)
+        decoded.random = self._random
+        return decoded
+
+    def _check_devices(self) -> None:
+        for entry in self._signature.inputs:
+            kind = entry.tensor.device_type
+            if kind == "cuda" and self._device.type != "cuda":
+                raise unsupported(
+                    f"the input {entry.name!r} is on cuda, this worker builds for cpu",
+                    stage="decode",
+                )
+
+    def _torch_device(self, device_type: str) -> torch.device:
+        return self._device if device_type == self._device.type else torch.device(device_type)
+
+    def _create_symbol(self, index: int, symbol: graph_pb2.Symbol) -> torch.SymInt:
+        # Sizes 0 and 1 broadcast, so a compiler that admits them specialises on them. As
+        # torch.export does, compile for 2 and more; verifying runs the ends of the range.
+        low = max(symbol.minimum, 2)
+        high = symbol.maximum if symbol.HasField("maximum") else None
+        if high is not None and high < 2:
+            raise unsupported(
+                f"a dynamic dimension has the range {symbol.minimum} to {high}",
+                remedy="make it static",
+                stage="decode",
+            )
+        hint = min(max(symbol.hint, low), high if high is not None else 2**31)
+        source = ConstantSource(f"symbol_{index}")
+        created = self._env.create_symbol(
+            hint,
+            source=source,
+            dynamic_dim=DimDynamic.DYNAMIC,
+            constraint_dim=None,
+            do_not_specialize_zero_one=True,
+        )
+        self._env.constrain_symbol_range(
+            created, compiler_min=low, compiler_max=high if high is not None else 2**62
+        )
+        number = self._env.create_symintnode(created, hint=hint, source=source)
+        assert isinstance(number, torch.SymInt)
+        return number
+
+    def _fake(self, spec: graph_pb2.TensorSpec) -> torch.Tensor:
+        with self._mode:
+            return torch.empty_strided(
+                [evaluate(size, self._symbols) for size in spec.sizes],
+                [evaluate(stride, self._symbols) for stride in spec.strides],
+                dtype=torch_dtype(spec.dtype),
+                device=self._torch_device(spec.device_type),
+            )
+
+    def _inputs(self, graph: fx.Graph, decoded: DecodedGraph) -> list[Any]:
+        """Placeholders for tensors and carriers; the graph's values for all inputs."""
+        values: list[Any] = [None] * len(self._signature.inputs)
+        homes: dict[int, tuple[fx.Node, int]] = {}
+        for index, entry in enumerate(self._signature.inputs):
+            if entry.WhichOneof("kind") != "tensor":
+                continue
+            values[index] = node = graph.placeholder(f"input_{index}")
+            decoded.fakes.append(self._fake(entry.tensor))
+            decoded.compiled_inputs.append(artifact_pb2.CompiledInput(input=index))
+            for dimension, size in enumerate(entry.tensor.sizes):
+                if size.WhichOneof("kind") == "symbol":
+                    homes.setdefault(size.symbol, (node, dimension))
+        for index, symbol in self._symbols.items():
+            if index not in homes:
+                homes[index] = (graph.placeholder(f"carrier_{index}"), 0)
+                with self._mode:
+                    decoded.fakes.append(torch.empty_strided((symbol,), (0,), dtype=torch.uint8))
+                decoded.compiled_inputs.append(artifact_pb2.CompiledInput(size_carrier=index))
+        sizes = {
+            index: graph.call_function(torch.ops.aten.sym_size.int, home)
+            for index, home in homes.items()
+            if self._is_used(index)
+        }
+        for index, entry in enumerate(self._signature.inputs):
+            if entry.WhichOneof("kind") == "scalar":
+                values[index] = evaluate(entry.scalar, sizes, _GraphArithmetic(graph))
+        return values
+
+    def _is_used(self, symbol: int) -> bool:
+        return any(
+            entry.WhichOneof("kind") == "scalar" and _mentions(entry.scalar, symbol)
+            for entry in self._signature.inputs
+        )
+
+    def _nodes(
+        self, message: graph_pb2.Graph, graph: fx.Graph, root: torch.nn.Module, values: list[Any]
+    ) -> None:
+        subgraphs: list[fx.Node | None] = [None] * len(message.subgraphs)
+        for index, subgraph in enumerate(message.subgraphs):
+            name = f"subgraph_{index}"
+            setattr(root, name, self._subgraph(subgraph))
+            subgraphs[index] = graph.get_attr(name)
+        for node in message.nodes:
+            target = resolve_operator(node.op)
+            self._random |= node.effect == graph_pb2.EFFECT_RANDOM
+            args = tuple(self._argument(item, values, subgraphs, root) for item in node.args)
+            kwargs = {
+                item.name: self._argument(item.value, values, subgraphs, root)
+                for item in node.kwargs
+            }
+            values.append(graph.call_function(target, args, kwargs))
+
+    def _subgraph(self, message: graph_pb2.Graph) -> fx.GraphModule:
+        root, graph = torch.nn.Module(), fx.Graph()
+        values: list[Any] = [
+            graph.placeholder(f"input_{index}") for index in range(message.input_count)
+        ]
+        self._nodes(message, graph, root, values)
+        outputs = [self._argument(item, values, [], root) for item in message.outputs]
+        graph.output(outputs[0] if message.single_output else tuple(outputs))
+        return fx.GraphModule(root, graph)
+
+    def _argument(
+        self,
+        argument: graph_pb2.Argument,
+        values: list[Any],
+        subgraphs: list[fx.Node | None],
+        root: torch.nn.Module,
+    ) -> Any:
+        kind = argument.WhichOneof("kind")
+        match kind:
+            case "none":
+                return None
+            case "value":
+                return values[argument.value]
+            case "boolean" | "integer" | "real" | "text":
+                return getattr(argument, kind)
+            case "complex":
+                return complex(argument.complex.real, argument.complex.imaginary)
+            case "dtype":
+                return torch_dtype(argument.dtype)
+            case "device_type":
+                return self._torch_device(argument.device_type)
+            case "layout":
+                return torch.strided
+            case "memory_format":
+                return getattr(torch, argument.memory_format)
+            case "list":
+                return [self._argument(i, values, subgraphs, root) for i in argument.list.items]
+            case "tuple":
+                items = argument.tuple.items
+                return tuple(self._argument(i, values, subgraphs, root) for i in items)
+            case "dictionary":
+                return {
+                    item.name: self._argument(item.value, values, subgraphs, root)
+                    for item in argument.dictionary.items
+                }
+            case "subgraph":
+                return subgraphs[argument.subgraph]
+            case "operator":
+                return resolve_operator(argument.operator)
+            case "expression":
+                number = evaluate(argument.expression, self._symbols)
+                if isinstance(number, int):
+                    return number
+                raise unsupported("a symbolic size is written out in the graph", stage="decode")
+            case _:
+                raise InvalidGraphError(f"an argument of kind {kind} can't be decoded")
+
+
+class _GraphArithmetic:
+    """Does a size's arithmetic as nodes of the graph."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
+
+    def __call__(self, function: Any, *operands: Any) -> Any:
+        if any(isinstance(operand, fx.Node) for operand in operands):
+            return self._graph.call_function(function, operands)
+        return function(*operands)
+
+
+def _mentions(expr: graph_pb2.Expr, symbol: int) -> bool:
+    kind = expr.WhichOneof("kind")
+    if kind == "operation":
+        return any(_mentions(operand, symbol) for operand in expr.operation.operands)
+    return kind == "symbol" and expr.symbol == symbol
