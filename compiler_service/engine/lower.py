@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from compile_farm.v1 import artifact_pb2, compiler_pb2
+from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
 from torch._guards import TracingContext, tracing
+from torch.utils._sympy.value_ranges import bound_sympy
 
 from compiler_service.engine.decode import DecodedGraph
 from compiler_service.engine.errors import EngineError, unsupported
 from compiler_service.engine.neutral import neutralise
 from compiler_service.engine.report import FusionHook
+from compiler_service.engine.settings import host_isa, march
 
 
 @dataclass
@@ -39,7 +41,9 @@ class Lowered:
         return self.files["model.so"]
 
 
-def lower(decoded: DecodedGraph, settings: dict[str, Any], folder: Path) -> Lowered:
+def lower(
+    decoded: DecodedGraph, settings: dict[str, Any], folder: Path, target: target_pb2.Target
+) -> Lowered:
     """Compiles into ``folder``; raises EngineError.
 
     ``decoded`` is used up: the compiler rewrites its graph.
@@ -49,7 +53,7 @@ def lower(decoded: DecodedGraph, settings: dict[str, Any], folder: Path) -> Lowe
     hook = FusionHook()
     _reset()
     try:
-        with torch.no_grad(), tracing(TracingContext(decoded.mode)):
+        with torch.no_grad(), tracing(TracingContext(decoded.mode)), march(host_isa(target)):
             written = compile_fx_aot(
                 decoded.module,
                 decoded.fakes,  # type: ignore[arg-type]
@@ -117,11 +121,12 @@ def _check_guards(decoded: DecodedGraph) -> None:
                 stage="lower",
             )
     for guard in environment.guards:
-        simplified = environment.simplify(guard.expr)
-        if simplified not in (True, False) and environment.evaluate_static(simplified) is None:
+        # A condition between symbols and numbers; what the ranges already promise is no news.
+        bounds = bound_sympy(environment.simplify(guard.expr), environment.var_to_range)
+        if not (bounds.is_singleton() and bool(bounds.lower)):
             raise unsupported(
-                f"compiling needs a condition on dynamic dimensions that was not promised: "
-                f"{simplified}",
+                "compiling needs a condition on dynamic dimensions that the request did not "
+                f"promise: {guard.expr}",
                 remedy="narrow the range in dynamic_shapes, or make the dimension static",
                 stage="lower",
             )

@@ -32,6 +32,10 @@ class FusionHook:
             log.warning("the fusion report could not be made", exc_info=True)
         return nodes
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusionHook:
+        # Inductor copies its settings; the report must come back here.
+        return self
+
     def uuid(self) -> str:
         """Inductor asks for it in cache keys: a report changes no code."""
         return "compile-farm-report"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compile_farm.v1 import target_pb2
-from torch._inductor import config
+from torch._inductor import config, cpp_builder
 
 # Vector width in bits that each x86-64 level has.
 _VECTOR_BITS = {"x86-64-v3": 256, "x86-64-v4": 512}
@@ -78,6 +80,27 @@ def inductor_settings(
         settings["aot_inductor.embed_kernel_binary"] = True
     # A setting that this torch does not have yet can't be given to it.
     return {name: value for name, value in settings.items() if _exists(name)}
+
+
+@contextlib.contextmanager
+def march(isa: str) -> Iterator[None]:
+    """Builds for ``isa`` also where torch has no ``cpp.march`` (before 2.13): there it would take
+    whatever the compiling machine has."""
+    if _exists("cpp.march"):
+        yield
+        return
+    original = cpp_builder._get_optimization_cflags
+
+    def portable(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
+        compile_flags, link_flags = original(*args, **kwargs)
+        replaced = [f"march={isa}" if flag == "march=native" else flag for flag in compile_flags]
+        return replaced, link_flags
+
+    cpp_builder._get_optimization_cflags = portable
+    try:
+        yield
+    finally:
+        cpp_builder._get_optimization_cflags = original
 
 
 def _exists(name: str) -> bool:

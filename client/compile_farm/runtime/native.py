@@ -1,0 +1,37 @@
+"""The one place that maps compiled code into this process, behind a name of our own.
+
+torch's runner takes the shared object itself: nothing is unpacked, no compiler is called and
+``torch._inductor`` is not imported. It checks nothing either, so whoever calls this has checked the
+artifact before, and checks the tensors at each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+
+class NativeRunner(Protocol):
+    """Compiled code: takes the tensors in its own order, gives its outputs."""
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
+
+
+def open_native(shared_object: Path, device: torch.device) -> NativeRunner:
+    """Maps ``shared_object``; raises RuntimeError where the loader can't.
+
+    Fallback calls are read from the ".json" of the same name beside it. One model instance: calls
+    from several threads wait for each other.
+    """
+    bindings: Any = torch._C._aoti
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        runner: NativeRunner = bindings.AOTIModelContainerRunnerCuda(
+            str(shared_object), 1, f"cuda:{index}", str(shared_object.parent)
+        )
+        return runner
+    runner = bindings.AOTIModelContainerRunnerCpu(str(shared_object), 1)
+    return runner

@@ -1,0 +1,218 @@
+"""Verify: the compiled code against eager, on fresh random inputs, before anyone sees it.
+
+Each run draws inputs and weights, runs the decoded graph eagerly in its own precision, runs it in
+float64 as the reference (float32 where an operator has no float64 kernel), and runs the artifact.
+The artifact passes if it is no further from the reference than a few times eager itself, or than
+the dtype's own rounding. Without a reference in higher precision eager is the reference. Integers,
+booleans and the places of NaN and infinity must be eager's. Two sets of weights, and both ends of
+each dynamic range. What the code writes into its inputs is compared like an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2
+from torch import fx
+
+from compiler_service.engine.errors import EngineError
+from compiler_service.engine.inputs import compiled_order, copy_all, random_inputs, symbol_values
+from compiler_service.engine.precise import run_precise
+
+Runner = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
+
+# How many times eager's own error the artifact may have, and how many roundings of its dtype.
+_TIMES_EAGER = 4.0
+_ROUNDINGS = {torch.float64: 64.0, torch.float32: 32.0, torch.bfloat16: 4.0, torch.float16: 8.0}
+
+
+@dataclass
+class Subject:
+    """What is verified: the graph, and how to call what it was compiled to."""
+
+    signature: graph_pb2.Signature
+    module: fx.GraphModule
+    compiled_inputs: Sequence[artifact_pb2.CompiledInput]
+    run: Runner
+    device: torch.device
+    random: bool
+
+
+def verify(subject: Subject) -> artifact_pb2.Verification:
+    """Runs the comparison; raises EngineError (VERIFICATION_FAILED) where the artifact differs."""
+    result = artifact_pb2.Verification()
+    precisions: set[str] = set()
+    sizes = symbol_values(subject.signature)
+    for seed, symbols in enumerate([sizes[0], *sizes]):
+        run, precision = _one_run(subject, symbols, seed=1000 + seed)
+        result.runs.append(run)
+        precisions.add(precision)
+    # The weakest claim of all runs.
+    result.reference_precision = next(
+        name for name in ("same", "float32", "float64") if name in precisions
+    )
+    return result
+
+
+def _one_run(
+    subject: Subject, symbols: Mapping[int, int], seed: int
+) -> tuple[artifact_pb2.VerificationRun, str]:
+    values, eager, written = _run_eager(subject, symbols, seed)
+    reference, precision = (
+        (None, "same") if subject.random else _reference(subject, values, symbols)
+    )
+    inputs = copy_all(values)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        given = list(subject.run(compiled_order(subject.compiled_inputs, inputs, symbols)))
+    if len(given) != len(eager):
+        raise _failed(f"the artifact gives {len(given)} outputs, eager {len(eager)}")
+    names = [f"output {index}" for index in range(len(eager))]
+    mutated = [i for i, entry in enumerate(subject.signature.inputs) if entry.mutated]
+    names += [f"input {subject.signature.inputs[i].name or i} after the call" for i in mutated]
+    run = artifact_pb2.VerificationRun(symbols=list(symbols.values()))
+    for position, name in enumerate(names):
+        after = position - len(eager)
+        mine = given[position] if after < 0 else inputs[mutated[after]]
+        theirs = eager[position] if after < 0 else written[mutated[after]]
+        better = None
+        if reference is not None:
+            outputs, afterwards = reference
+            better = outputs[position] if after < 0 else afterwards[mutated[after]]
+        _compare(name, mine, theirs, better, symbols, run)
+    _check_untouched(subject, values, inputs)
+    return run, precision
+
+
+def _run_eager(
+    subject: Subject, symbols: Mapping[int, int], seed: int
+) -> tuple[list[Any], list[torch.Tensor], list[Any]]:
+    """Fresh inputs, eager's outputs for them, and the inputs as eager left them."""
+    problem: Exception | None = None
+    for cautious in (False, True):
+        values = random_inputs(subject.signature, symbols, subject.device, seed, cautious=cautious)
+        inputs = copy_all(values)
+        torch.manual_seed(seed)
+        try:
+            with torch.no_grad():
+                arguments = compiled_order(subject.compiled_inputs, inputs, symbols)
+                return values, list(subject.module(*arguments)), inputs
+        except Exception as error:  # an index out of range, an assertion of the model's own
+            problem = error
+    raise EngineError(
+        compiler_pb2.REASON_VERIFICATION_FAILED,
+        f"eager itself fails on random inputs: {type(problem).__name__}: {str(problem)[:1000]}",
+        remedy="the graph checks its inputs' values; submit it with example inputs that pass",
+        stage="verify",
+    ) from problem
+
+
+def _reference(
+    subject: Subject, values: list[Any], symbols: Mapping[int, int]
+) -> tuple[tuple[list[torch.Tensor], list[Any]] | None, str]:
+    for dtype, name in ((torch.float64, "float64"), (torch.float32, "float32")):
+        try:
+            outputs, after = run_precise(
+                subject.module, subject.compiled_inputs, copy_all(values), symbols, dtype
+            )
+        except Exception:  # no kernel for it in this precision
+            continue
+        return (outputs, after), name
+    return None, "same"
+
+
+def _compare(
+    name: str,
+    mine: torch.Tensor,
+    eager: torch.Tensor,
+    reference: torch.Tensor | None,
+    symbols: Mapping[int, int],
+    run: artifact_pb2.VerificationRun,
+) -> None:
+    where = f"{name} at sizes {list(symbols.values())}" if symbols else name
+    if mine.shape != eager.shape or mine.dtype != eager.dtype or mine.device != eager.device:
+        raise _failed(
+            f"{where}: {tuple(mine.shape)} {mine.dtype} on {mine.device}, where eager gives "
+            f"{tuple(eager.shape)} {eager.dtype} on {eager.device}"
+        )
+    if mine.numel() == 0:
+        return
+    if not (mine.dtype.is_floating_point or mine.dtype.is_complex):
+        if not torch.equal(mine, eager):
+            wrong = int((mine != eager).sum())
+            raise _failed(f"{where}: {wrong} of {mine.numel()} integers differ from eager's")
+        return
+    rounding = _rounding(mine.dtype)
+    a, b = _wide(mine), _wide(eager)
+    if not torch.equal(torch.isfinite(a), torch.isfinite(b)) or not torch.equal(
+        torch.isnan(a), torch.isnan(b)
+    ):
+        raise _failed(f"{where}: NaN or infinity where eager has none, or the reverse")
+    finite = torch.isfinite(b)
+    a, b = a[finite], b[finite]
+    best = b
+    if reference is not None and reference.shape == eager.shape:
+        best = _wide(reference)[finite]
+        if not bool(torch.isfinite(best).all()):
+            best = b
+    error, eager_error = _relative(a, best), _relative(b, best)
+    bound = max(_TIMES_EAGER * eager_error, rounding)
+    run.error, run.eager_error = max(run.error, error), max(run.eager_error, eager_error)
+    run.bound = max(run.bound, bound)
+    # A norm hides one wrong element among a million.
+    largest, eager_largest = _largest(a, best), _largest(b, best)
+    if error > bound or largest > max(2 * _TIMES_EAGER * eager_largest, 8 * rounding):
+        raise _failed(
+            f"{where}: relative error {error:.3g} (largest element {largest:.3g}), where eager "
+            f"has {eager_error:.3g} ({eager_largest:.3g}); the bound is {bound:.3g}"
+        )
+
+
+def _check_untouched(subject: Subject, before: list[Any], after: list[Any]) -> None:
+    """An input that the signature does not call mutated must be as it was."""
+    for entry, old, new in zip(subject.signature.inputs, before, after, strict=True):
+        if isinstance(old, torch.Tensor) and not entry.mutated:
+            same = torch.equal(_bits(old), _bits(new))
+            if not same:
+                raise _failed(f"the artifact writes to the input {entry.name!r}, eager does not")
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements as bytes, so that NaN equals itself."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor
+
+
+def _rounding(dtype: torch.dtype) -> float:
+    real = dtype.to_real() if dtype.is_complex else dtype
+    return _ROUNDINGS.get(real, 2.0) * torch.finfo(real).eps
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype.is_complex:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.detach().to(torch.float64)
+
+
+def _relative(value: torch.Tensor, reference: torch.Tensor) -> float:
+    if value.numel() == 0:
+        return 0.0
+    return float((value - reference).norm() / reference.norm().clamp_min(1e-30))
+
+
+def _largest(value: torch.Tensor, reference: torch.Tensor) -> float:
+    if value.numel() == 0:
+        return 0.0
+    scale = reference.abs().max().clamp_min(1e-30)
+    return float((value - reference).abs().max() / scale)
+
+
+def _failed(message: str) -> EngineError:
+    return EngineError(
+        compiler_pb2.REASON_VERIFICATION_FAILED,
+        f"the compiled code differs from eager: {message}",
+        remedy="nothing was stored; the model runs eager. Please report it with the capture",
+        stage="verify",
+    )
