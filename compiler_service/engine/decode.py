@@ -1,6 +1,6 @@
 """Decode: a Capture from a stranger becomes an FX graph on fake tensors of the target's device.
 
-In: a checked Capture. Out: a GraphModule whose placeholders are all tensors, and fake inputs for it.
+In: a checked Capture. Out: a GraphModule whose placeholders are all tensors, with fake inputs.
 All weights are placeholders, so none of their values can end up in the code. Sizes that AOTInductor
 could not find by itself (a Python integer, a symbol that stands only inside an expression) come in
 through size carriers: zero-stride tensors whose length is the symbol.

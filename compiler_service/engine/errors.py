@@ -1,4 +1,4 @@
-"""How a stage of the engine says that it can't go on: an exception that carries the typed Failure."""
+"""How a stage says that it can't go on: an exception that carries the typed Failure."""
 
 from __future__ import annotations
 

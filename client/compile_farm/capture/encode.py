@@ -1,7 +1,7 @@
 """An FX graph on fake tensors becomes a Graph message and its Signature.
 
-In: a GraphModule at ATen level, whose placeholders carry ``meta["val"]``. Out: Graph, and the inputs
-and outputs of the Signature. The walk is flat: a chain of thousands of nodes needs no recursion.
+In: a GraphModule at ATen level, whose placeholders carry ``meta["val"]``. Out: the Graph, and what
+the Signature needs. The walk is flat: a chain of thousands of nodes needs no recursion.
 """
 
 from __future__ import annotations

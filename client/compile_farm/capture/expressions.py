@@ -10,7 +10,6 @@ from typing import Any
 import sympy
 import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
-from torch.utils._sympy.numbers import int_oo
 
 from compile_farm.errors import CaptureError
 from compile_farm.schema import MAX_INTEGER
@@ -67,15 +66,16 @@ class SymbolTable:
         if symbol in self._index:
             return self._index[symbol]
         bounds = env.var_to_range.get(symbol)
-        lower = 0 if bounds is None else bounds.lower
-        upper = int_oo if bounds is None else bounds.upper
+        low = _finite(bounds.lower) if bounds is not None else None
+        high = _finite(bounds.upper) if bounds is not None else None
         message = graph_pb2.Symbol(
-            minimum=int(lower) if lower.is_finite and abs(int(lower)) < MAX_INTEGER else 0,
+            # A number without a lower bound is promised from 0 on: sizes are all that a carrier can
+            # bring. A call with a smaller one runs eager.
+            minimum=max(low, 0) if low is not None else 0,
             unbacked=str(symbol).startswith(("u", "zu")),
         )
-        # ShapeEnv writes "no upper bound" as infinity or as a number near 2**63.
-        if upper != int_oo and upper.is_finite and int(upper) < MAX_INTEGER:
-            message.maximum = int(upper)
+        if high is not None:
+            message.maximum = high
         hint = env.backed_var_to_val.get(symbol) if hasattr(env, "backed_var_to_val") else None
         if hint is None and hasattr(env, "var_to_val"):
             hint = env.var_to_val.get(symbol)
@@ -83,3 +83,10 @@ class SymbolTable:
         self.symbols.append(message)
         self._index[symbol] = len(self.symbols) - 1
         return self._index[symbol]
+
+
+def _finite(bound: Any) -> int | None:
+    """The bound as a number; ShapeEnv writes "none" as infinity or as a number near 2**63."""
+    if not isinstance(bound, sympy.Integer) or abs(int(bound)) >= MAX_INTEGER:
+        return None
+    return int(bound)

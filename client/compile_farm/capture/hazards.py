@@ -1,9 +1,9 @@
 """What a graph does to memory: writes that no compiler keeps right, and outputs that share memory.
 
-In: an FX graph that may write in place, and fake inputs. It is run once on fake tensors, which alias
-as real ones do. Out: for each output the input that it is a view of; or a CaptureError where the
-graph writes through a view whose elements overlap. Eager's answer there depends on the order in
-which a kernel visits elements, and functionalisation silently gives another.
+In: an FX graph that may write in place, and fake inputs. It is run once on fake tensors, which
+alias as real ones do. Out: for each output the input that it is a view of; or a CaptureError where
+the graph writes through a view whose elements overlap. Eager's answer there depends on the order
+in which a kernel visits elements, and functionalisation silently gives another.
 """
 
 from __future__ import annotations

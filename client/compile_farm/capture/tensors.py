@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from compile_farm.v1 import graph_pb2
 
@@ -14,7 +15,9 @@ _INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """The elements of a contiguous tensor, little-endian as the machine has them."""
-    dense = tensor.detach().cpu().contiguous()
+    # A backend is called under the tracer's own fake mode, which real tensors must not meet.
+    with _disable_current_modes():
+        dense = tensor.detach().cpu().contiguous()
     if dense.numel() == 0:
         return b""
     return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())
@@ -30,5 +33,6 @@ def value_range(example: Any) -> graph_pb2.ValueRange | None:
         or example.numel() == 0
     ):
         return None
-    low, high = torch.aminmax(example)
-    return graph_pb2.ValueRange(minimum=int(low), maximum=int(high))
+    with _disable_current_modes():
+        low, high = torch.aminmax(example)
+        return graph_pb2.ValueRange(minimum=int(low), maximum=int(high))

@@ -1,0 +1,237 @@
+"""``torch.compile(model, backend="compile_farm")``: the farm as a backend of Dynamo.
+
+In: each graph that Dynamo captures. Out: a callable that runs the farm's artifact, or eager where
+there is none (yet). What happens on a miss is the option ``on_miss``:
+
+- ``"eager"`` (default): this call and the next run eager; the job runs in the farm meanwhile, and
+  the artifact takes over with the first call after it is ready.
+- ``"wait"``: wait for the compile.
+- ``"error"``: raise.
+
+A graph that can't be captured or compiled runs eager in the first two, with its reason in
+``compiled_graphs()`` and in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from compile_farm.errors import CaptureError, CompileFarmError, InputMismatchError
+
+if TYPE_CHECKING:
+    import torch
+
+    from compile_farm.capture.aot import AotCapture
+    from compile_farm.farm import Farm
+    from compile_farm.job import Job
+
+log = logging.getLogger(__name__)
+
+_EFFORT_OF_MODE = {
+    "default": "fast",
+    "reduce-overhead": "fast",
+    "max-autotune": "tuned",
+    "max-autotune-no-cudagraphs": "tuned",
+}
+
+
+@dataclass(frozen=True)
+class BackendOptions:
+    """What ``options={...}`` of torch.compile may hold.
+
+    Attributes:
+        url: the farm's address; without it COMPILE_FARM_URL, then 127.0.0.1:8815.
+        on_miss: "eager", "wait" or "error".
+        effort: "fast" or "tuned"; without it what ``mode`` says.
+        numerics: "strict" keeps eager's rounding points, "fast" lets the compiler drop them.
+        timeout: seconds to wait for a compile with on_miss="wait".
+        trusted_keys: public keys that may sign artifacts; see Farm.
+    """
+
+    url: str | None = None
+    on_miss: str = "eager"
+    effort: str = "fast"
+    numerics: str = "strict"
+    timeout: float | None = None
+    trusted_keys: tuple[str, ...] | None = None
+
+    @staticmethod
+    def parse(mode: str | None, options: dict[str, Any] | None) -> BackendOptions:
+        """Raises CompileFarmError naming what is wrong."""
+        given = dict(options or {})
+        known = {entry.name for entry in fields(BackendOptions)}
+        if unknown := sorted(set(given) - known):
+            raise CompileFarmError(
+                f"the compile_farm backend has no option {', '.join(unknown)}",
+                remedy=f"it takes {', '.join(sorted(known))}",
+            )
+        if mode is not None and mode not in _EFFORT_OF_MODE:
+            raise CompileFarmError(
+                f"the mode {mode!r} is not known", remedy=f"use one of {', '.join(_EFFORT_OF_MODE)}"
+            )
+        given.setdefault("effort", _EFFORT_OF_MODE[mode or "default"])
+        if isinstance(given.get("trusted_keys"), list):
+            given["trusted_keys"] = tuple(given["trusted_keys"])
+        parsed = BackendOptions(**given)
+        for name, allowed in (
+            ("on_miss", ("eager", "wait", "error")),
+            ("effort", ("fast", "tuned")),
+            ("numerics", ("strict", "fast")),
+        ):
+            if getattr(parsed, name) not in allowed:
+                raise CompileFarmError(
+                    f"the option {name} is {getattr(parsed, name)!r}",
+                    remedy=f"use one of {', '.join(allowed)}",
+                )
+        return parsed
+
+
+@dataclass
+class CompiledGraph:
+    """One graph of a model, as this process sees it.
+
+    ``state`` is "compiling", "ready" (the artifact runs), "refused" (it can't be captured or
+    compiled) or "unavailable" (the farm or the artifact can't be had); ``reason`` says why.
+    """
+
+    nodes: int
+    state: str = "compiling"
+    key: str = ""
+    reason: str = ""
+    hit: bool = False
+    # Calls whose inputs did not fit the artifact and ran eager.
+    fallbacks: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def end(self, state: str, reason: str = "") -> None:
+        """Notes the outcome, and logs it once."""
+        with self._lock:
+            self.state, self.reason = state, reason
+        if state == "ready":
+            log.info("graph %s: the artifact runs from now on", self.key[:16])
+        else:
+            log.warning("a graph of %d nodes runs eager (%s): %s", self.nodes, state, reason)
+
+
+_graphs: list[CompiledGraph] = []
+_farms: dict[tuple[str | None, tuple[str, ...] | None], Farm] = {}
+_lock = threading.Lock()
+
+
+def compiled_graphs() -> list[CompiledGraph]:
+    """Every graph that this process gave to the backend, in order: hit or miss, and why."""
+    with _lock:
+        return list(_graphs)
+
+
+def compile_farm(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    **unused: Any,
+) -> Callable[..., Any]:
+    """The backend itself, registered as "compile_farm"; see this module's text."""
+    if unused:
+        raise CompileFarmError(f"the compile_farm backend does not take {', '.join(unused)}")
+    settings = BackendOptions.parse(mode, options)
+    graph = CompiledGraph(nodes=len(gm.graph.nodes))
+    with _lock:
+        _graphs.append(graph)
+    try:
+        return _Backend(settings, graph).compile(gm, example_inputs)
+    except CaptureError as error:
+        graph.end("refused", str(error))
+        if settings.on_miss == "error":
+            raise
+    except CompileFarmError as error:
+        graph.end("unavailable", str(error))
+        if settings.on_miss == "error":
+            raise
+    return gm.forward
+
+
+class _Backend:
+    def __init__(self, settings: BackendOptions, graph: CompiledGraph) -> None:
+        self._settings = settings
+        self._graph = graph
+
+    def compile(
+        self, module: torch.fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        from compile_farm.capture.aot import AotCapture
+
+        captured = AotCapture(module, example_inputs)
+        farm = _farm(self._settings)
+        job = farm.compile(
+            captured.capture,
+            device_type=_device_type(example_inputs),
+            effort=self._settings.effort,
+            numerics=self._settings.numerics,
+        )
+        self._graph.key = job.key
+        self._settle(captured, job)
+        eager, wrapped = module.forward, captured.run_wrapped
+
+        def run(*args: Any) -> Any:
+            return eager(*args) if captured.runner is None else wrapped(*args)
+
+        return run
+
+    def _settle(self, captured: AotCapture, job: Job) -> None:
+        """Takes the artifact now if it is there, else as ``on_miss`` says."""
+        if job.wait_for_lookup():
+            self._graph.hit = True
+            self._take(captured, job)
+        elif self._settings.on_miss == "wait":
+            self._take(captured, job, self._settings.timeout)
+        elif self._settings.on_miss == "error":
+            job.cancel()
+            raise CompileFarmError(
+                f"the farm has no artifact for this graph (key {job.key})",
+                remedy="compile it ahead of time, or use on_miss='wait'",
+            )
+        else:
+            job.add_done_callback(lambda done: self._take_later(captured, done))
+
+    def _take_later(self, captured: AotCapture, job: Job) -> None:
+        try:
+            self._take(captured, job)
+        except CompileFarmError as error:
+            self._graph.end("refused" if not error.retryable else "unavailable", str(error))
+
+    def _take(self, captured: AotCapture, job: Job, timeout: float | None = None) -> None:
+        from compile_farm.runtime.positional import positional
+
+        artifact = job.result(timeout)
+        captured.on_mismatch = self._ran_eager
+        captured.runner = positional(artifact.open())
+        self._graph.end("ready")
+
+    def _ran_eager(self, error: InputMismatchError) -> None:
+        self._graph.fallbacks += 1
+        if self._graph.fallbacks == 1:
+            log.warning("graph %s: a call ran eager: %s", self._graph.key[:16], error)
+
+
+def _farm(settings: BackendOptions) -> Farm:
+    from compile_farm.farm import Farm
+
+    name = (settings.url, settings.trusted_keys)
+    with _lock:
+        if name not in _farms:
+            keys = list(settings.trusted_keys) if settings.trusted_keys is not None else None
+            _farms[name] = Farm(settings.url, trusted_keys=keys)
+        return _farms[name]
+
+
+def _device_type(inputs: Sequence[Any]) -> str:
+    import torch
+
+    kinds = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
+    return "cuda" if "cuda" in kinds else "cpu"

@@ -1,0 +1,179 @@
+"""Just in time: the graph that Dynamo hands to a backend becomes a Capture.
+
+In: Dynamo's graph and its example inputs. Out: a Capture of the ATen graph, and a callable that
+keeps AOTAutograd's own wrapper around whatever will run that graph: it restores aliases, None
+outputs, tensor subclasses and mutated inputs as eager has them. No decomposition happens here: the
+worker's compiler decides, so that attention stays attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch.utils._python_dispatch import _disable_current_modes
+
+from compile_farm.capture.encode import encode_graph, tensor_spec
+from compile_farm.capture.export import encode_output
+from compile_farm.capture.expressions import SymbolTable
+from compile_farm.capture.hazards import may_overlap, run_on_fakes
+from compile_farm.capture.tensors import value_range
+from compile_farm.errors import CaptureError, InputMismatchError
+from compile_farm.schema import check_capture
+from compile_farm.v1 import graph_pb2
+
+# Runs the ATen graph: takes its inputs in order, gives its outputs.
+GraphRunner = Callable[[list[Any]], Sequence[Any]]
+
+
+class AotCapture:
+    """One graph: what to send, how to run it eagerly, and where to put what was compiled."""
+
+    def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+        """Raises CaptureError for what can't be captured; nothing was run."""
+        self.capture = graph_pb2.Capture()
+        # Set once the artifact is there; until then the caller runs Dynamo's graph itself.
+        self.runner: GraphRunner | None = None
+        # Told of a call whose inputs did not fit the artifact and ran eager.
+        self.on_mismatch: Callable[[InputMismatchError], None] = lambda error: None
+        self._traced = False
+        self._constants: list[torch.Tensor] = []
+        self._examples = list(example_inputs)
+        self._roles = _roles(module, self._examples)
+        _check_inference(self._examples)
+        if may_overlap(module):
+            _check_writes(module, self._examples)
+        try:
+            self.run_wrapped: Callable[..., Any] = aot_module_simplified(
+                module,
+                self._examples,
+                fw_compiler=self._compiler,
+                inference_compiler=self._compiler,
+                keep_inference_input_mutations=True,
+            )
+        except CaptureError:
+            raise
+        except Exception as error:
+            if isinstance(error.__cause__, CaptureError):
+                raise error.__cause__ from error
+            text = str(error).strip() or "no message"
+            raise CaptureError(
+                f"AOTAutograd could not trace the graph: {type(error).__name__}: {text[:2000]}"
+            ) from error
+        finally:
+            self._examples = []
+        if not self._traced:
+            raise CaptureError("AOTAutograd gave no inference graph", remedy="use torch.no_grad()")
+
+    def _compiler(self, aten: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        self._traced = True
+        symbols = SymbolTable()
+        placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
+        # Where AOTAutograd merged or dropped inputs, positions say nothing about roles any more.
+        aligned = len(placeholders) == len(self._roles)
+        entries = []
+        for index, node in enumerate(placeholders):
+            role = self._roles[index] if aligned else graph_pb2.ROLE_USER_INPUT
+            example = self._examples[index] if aligned else None
+            entries.append(_entry(node, role, example, symbols))
+        encoded = encode_graph(aten, symbols)
+        for index in encoded.mutated:
+            entries[index].mutated = True
+        for _, tensor in encoded.constants:
+            # Made while tracing; this process has it, so its bytes need not travel. As an input it
+            # is not compiled in, and the key stays the same for another value.
+            with _disable_current_modes():
+                dense = tensor.detach().contiguous()
+            self._constants.append(dense)
+            entries.append(
+                graph_pb2.Input(
+                    role=graph_pb2.ROLE_USER_INPUT,
+                    tensor=tensor_spec(dense, symbols),
+                    value_range=value_range(dense),
+                )
+            )
+        outputs = [encode_output(value, symbols) for value in encoded.outputs]
+        self.capture = graph_pb2.Capture(
+            graph=encoded.graph,
+            signature=graph_pb2.Signature(symbols=symbols.symbols, inputs=entries, outputs=outputs),
+        )
+        check_capture(self.capture)
+
+        def run(inputs: list[Any]) -> Sequence[Any]:
+            given = list(inputs)
+            inputs.clear()  # boxed: the caller keeps none of them alive
+            if self.runner is not None:
+                try:
+                    return self.runner([*given, *self._constants])
+                except InputMismatchError as error:
+                    # Checked before anything ran, so eager can still answer.
+                    self.on_mismatch(error)
+            outputs: Sequence[Any] = aten(*given)
+            return outputs
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+
+def _entry(
+    node: fx.Node, role: graph_pb2.Role, example: Any, symbols: SymbolTable
+) -> graph_pb2.Input:
+    value = node.meta.get("val")
+    entry = graph_pb2.Input(role=role)
+    if isinstance(value, torch.Tensor):
+        entry.tensor.CopyFrom(tensor_spec(value, symbols))
+        if (seen := value_range(example)) is not None:
+            entry.value_range.CopyFrom(seen)
+    elif isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+        entry.scalar.CopyFrom(symbols.encode(value))
+    else:
+        raise CaptureError(f"a graph input of type {type(value).__name__} can't be sent")
+    return entry
+
+
+def _roles(module: fx.GraphModule, examples: Sequence[Any]) -> list[graph_pb2.Role]:
+    """Which inputs are weights: Dynamo marks what belongs to the module as static."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    roles = []
+    for node, example in zip(placeholders, examples, strict=False):
+        if isinstance(example, torch.nn.Parameter):
+            roles.append(graph_pb2.ROLE_PARAMETER)
+        elif "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {}):
+            roles.append(graph_pb2.ROLE_BUFFER)
+        else:
+            roles.append(graph_pb2.ROLE_USER_INPUT)
+    return roles
+
+
+def _check_inference(examples: Sequence[Any]) -> None:
+    if torch.is_grad_enabled() and any(
+        isinstance(example, torch.Tensor) and example.requires_grad for example in examples
+    ):
+        raise CaptureError(
+            "the graph needs gradients, and the farm compiles inference only",
+            remedy="call the model under torch.no_grad() or torch.inference_mode()",
+        )
+
+
+def _check_writes(module: fx.GraphModule, examples: Sequence[Any]) -> None:
+    """Refuses a graph that writes through an overlapping view; see hazards.py."""
+    mode = torch._guards.detect_fake_mode(examples) or torch._subclasses.FakeTensorMode(
+        shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv()
+    )
+    fakes = [
+        mode.from_tensor(example, static_shapes=True)
+        if isinstance(example, torch.Tensor)
+        else example
+        for example in examples
+    ]
+    try:
+        run_on_fakes(module, fakes, mode)
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(
+            f"the graph's writes could not be checked: {type(error).__name__}: {error}"
+        ) from error
