@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -154,7 +155,7 @@ class _Job:
         values = random_inputs(capture.signature, sizes, self._device, seed=1)
         arguments = compiled_order(decoded.compiled_inputs, values, sizes)
         cuda = self._device.type == "cuda"
-        calls: dict[str, Callable[[], None]] = {}
+        calls: dict[str, Callable[[], object]] = {}
         for trial in trials:
             if trial.lowered is None:
                 continue
@@ -163,7 +164,7 @@ class _Job:
                     calls[trial.candidate.name] = tune.graph_call(trial.lowered, arguments)
                 else:
                     run = open_runner(trial.lowered.shared_object, self._device)
-                    calls[trial.candidate.name] = lambda run=run: (run(arguments), None)[1]
+                    calls[trial.candidate.name] = partial(run, arguments)
             except RuntimeError as error:
                 if trial is trials[0]:
                     raise

@@ -70,8 +70,9 @@ def lower(
     finally:
         _reset()
     _check_guards(decoded)
-    raw = [path for path in written if isinstance(path, str)]
-    return _collect(raw, list(written), folder, hook)
+    files: list[Any] = list(written)  # type: ignore[arg-type]
+    raw = [path for path in files if isinstance(path, str)]
+    return _collect(raw, files, folder, hook)
 
 
 def _reset() -> None:

@@ -34,8 +34,14 @@ def run_precise(
     Raises whatever an operator raises that has no kernel in ``dtype``.
     """
     wide = [_widen(value, dtype) for value in values]
-    with torch.no_grad():
-        outputs = _Precise(module, dtype).run(*compiled_order(compiled_inputs, wide, symbols))
+    before = torch.get_default_dtype()
+    # What an operator makes without naming a dtype (a mask, a scalar) must match the rest.
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.no_grad():
+            outputs = _Precise(module, dtype).run(*compiled_order(compiled_inputs, wide, symbols))
+    finally:
+        torch.set_default_dtype(before)
     return list(outputs), wide
 
 

@@ -96,13 +96,14 @@ def _size(measure: Any) -> int:
 def _peak_bytes(nodes: list[Any]) -> int:
     from torch._inductor.memory import prepare_planning_info
     from torch._inductor.virtualized import V
+    from torch.utils._ordered_set import OrderedSet
 
     scheduler = V.graph.scheduler
     planned = prepare_planning_info(
         nodes,
         scheduler.name_to_buf,
         scheduler.name_to_fused_node,
-        set(V.graph.graph_inputs),
-        set(V.graph.get_output_names()),
+        OrderedSet(V.graph.graph_inputs),
+        OrderedSet(V.graph.get_output_names()),
     )
     return int(planned[0])

@@ -61,7 +61,7 @@ def choose(trials: list[Trial]) -> Trial:
     return best
 
 
-def measure(trials: list[Trial], calls: dict[str, Callable[[], None]], cuda: bool) -> None:
+def measure(trials: list[Trial], calls: dict[str, Callable[[], object]], cuda: bool) -> None:
     """Interleaved timings of one call each, in seconds, into ``trials``."""
     running = [trial for trial in trials if trial.candidate.name in calls]
     for trial in running:
@@ -75,7 +75,7 @@ def measure(trials: list[Trial], calls: dict[str, Callable[[], None]], cuda: boo
             break
 
 
-def _time(call: Callable[[], None], cuda: bool) -> float:
+def _time(call: Callable[[], object], cuda: bool) -> float:
     if not cuda:
         begin = time.perf_counter()
         call()
@@ -94,7 +94,7 @@ def graph_call(lowered: Lowered, arguments: list[torch.Tensor]) -> Callable[[], 
     The plain runner synchronises between threads, which a capture refuses; AOTInductor's package
     loader can be told not to, so it gets a package of its own for this.
     """
-    from torch._inductor.package import package_aoti
+    from torch._inductor.package.package import package_aoti
 
     folder = tempfile.mkdtemp(prefix="measure-", dir=lowered.shared_object.parent)
     package = str(Path(folder) / "candidate.pt2")

@@ -46,12 +46,13 @@ class AotCapture:
         _check_inference(self._examples)
         if may_overlap(module):
             _check_writes(module, self._examples)
+        compiler: Any = self._compiler
         try:
             self.run_wrapped: Callable[..., Any] = aot_module_simplified(
                 module,
                 self._examples,
-                fw_compiler=self._compiler,
-                inference_compiler=self._compiler,
+                fw_compiler=compiler,
+                inference_compiler=compiler,
                 keep_inference_input_mutations=True,
             )
         except CaptureError:

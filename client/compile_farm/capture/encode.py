@@ -6,6 +6,7 @@ the Signature needs. The walk is flat: a chain of thousands of nodes needs no re
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,7 +132,7 @@ class _Encoder:
         target = node.target
         message = graph_pb2.Node(
             op=operator_name(target), effect=effect_of(target, node.args, node.kwargs)
-        )  # type: ignore[arg-type]
+        )
         try:
             message.args.extend(self._argument(value) for value in node.args)
             for name, value in node.kwargs.items():
@@ -219,12 +220,13 @@ def _attribute(module: fx.GraphModule, name: str) -> Any:
 
 def _base(node: fx.Node) -> fx.Node:
     """Follows views back to what they are views of, as far as schemas tell."""
-    while node.op == "call_function" and isinstance(node.target, OpOverload):
-        first = node.target._schema.arguments[:1]
-        if not first or first[0].alias_info is None or not node.args:
+    while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
+        target = node.target
+        if isinstance(target, OpOverload):
+            parameters = target._schema.arguments
+            if not parameters or parameters[0].alias_info is None:
+                break
+        elif target is not operator.getitem:  # one of several views
             break
-        source = node.args[0]
-        if not isinstance(source, fx.Node):
-            break
-        node = source
+        node = node.args[0]
     return node

@@ -197,7 +197,10 @@ class _Conversion:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
         names = []
-        for path, _ in pytree.tree_flatten_with_path((self._args, self._kwargs))[0]:
+        paths: list[Any] = [
+            path for path, _ in pytree.tree_flatten_with_path((self._args, self._kwargs))[0]
+        ]
+        for path in paths:
             where, rest = path[0].idx, path[1:]
             if where == 0:
                 index = rest[0].idx

@@ -18,6 +18,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
 from compile_farm.errors import CaptureError, InvalidGraphError
+from compile_farm.v1 import graph_pb2
 
 # Libraries of custom operators are the farm operator's decision: see ``extra_namespaces``.
 NAMESPACES = frozenset({"aten", "prims", "quantized_decomposed"})
@@ -61,7 +62,7 @@ PYTHON_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sym_float": torch.sym_float,
     "sym_int": torch.sym_int,
     "sym_ite": torch.sym_ite,
-    "sym_sqrt": torch._sym_sqrt,
+    "sym_sqrt": torch.sym_sqrt,
     "ceil": math.ceil,
     "floor": math.floor,
     "trunc": math.trunc,
@@ -175,16 +176,19 @@ def written_arguments(target: OpOverload, args: Sequence[Any], kwargs: dict[str,
     return [value for value in written if value is not None]
 
 
-def effect_of(target: object, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
-    """graph_pb2.Effect of a call: 0 none, 1 mutates, 2 random, 3 asserts."""
+def effect_of(target: object, args: Sequence[Any], kwargs: dict[str, Any]) -> graph_pb2.Effect:
+    """What the call does beside its result."""
     if isinstance(target, HigherOrderOperator):
         # A subgraph may do anything; keeping the order of these calls is the safe direction.
-        return 0 if target.name().startswith("auto_functionalized") else 1
+        pure = target.name().startswith("auto_functionalized")
+        return graph_pb2.EFFECT_NONE if pure else graph_pb2.EFFECT_MUTATES
     if not isinstance(target, OpOverload):
-        return 0
+        return graph_pb2.EFFECT_NONE
     if written_arguments(target, args, kwargs):
-        return 1
+        return graph_pb2.EFFECT_MUTATES
     if torch.Tag.nondeterministic_seeded in target.tags:
-        return 2
+        return graph_pb2.EFFECT_RANDOM
     name = f"{target.namespace}::{target._opname}.{target._overloadname}"
-    return 3 if name in _ASSERTS or not target._schema.returns else 0
+    if name in _ASSERTS or not target._schema.returns:
+        return graph_pb2.EFFECT_ASSERTS
+    return graph_pb2.EFFECT_NONE
