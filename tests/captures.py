@@ -97,9 +97,7 @@ def dynamic_capture(minimum: int = 1, maximum: int | None = 64) -> graph_pb2.Cap
 def chain_capture(length: int) -> graph_pb2.Capture:
     """``length`` calls of sin, one after the other."""
     spec = tensor(4, 4)
-    nodes = [
-        graph_pb2.Node(op="aten::sin.default", args=[value(index)]) for index in range(length)
-    ]
+    nodes = [graph_pb2.Node(op="aten::sin.default", args=[value(index)]) for index in range(length)]
     return capture_of([user_input(spec, "x")], nodes, [length], [spec])
 
 

@@ -107,7 +107,7 @@ class _Conversion:
     ) -> None:
         self._program, self._model = program, model
         self._args, self._kwargs = args, kwargs
-        self._symbols = SymbolTable()
+        self._symbols = SymbolTable(program.range_constraints)
         self._entries = self._placeholders()
 
     def capture(self) -> graph_pb2.Capture:

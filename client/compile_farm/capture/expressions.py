@@ -5,6 +5,7 @@ In: SymInts of one ShapeEnv. Out: Expr messages over a growing list of Symbols w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
@@ -17,9 +18,14 @@ from compile_farm.v1 import graph_pb2
 
 
 class SymbolTable:
-    """Numbers the symbols of one capture, in the order in which they are met."""
+    """Numbers the symbols of one capture, in the order in which they are met.
 
-    def __init__(self) -> None:
+    ``promised``: ranges that the user stated; a tracer narrows its own to 2 and more, since it takes
+    0 and 1 for sizes that broadcast.
+    """
+
+    def __init__(self, promised: Mapping[sympy.Symbol, Any] | None = None) -> None:
+        self._promised = promised or {}
         self.symbols: list[graph_pb2.Symbol] = []
         self._index: dict[sympy.Symbol, int] = {}
 
@@ -65,7 +71,7 @@ class SymbolTable:
     def _symbol(self, symbol: sympy.Symbol, env: Any) -> int:
         if symbol in self._index:
             return self._index[symbol]
-        bounds = env.var_to_range.get(symbol)
+        bounds = self._promised.get(symbol, env.var_to_range.get(symbol))
         low = _finite(bounds.lower) if bounds is not None else None
         high = _finite(bounds.upper) if bounds is not None else None
         message = graph_pb2.Symbol(

@@ -106,7 +106,7 @@ def run_on_fakes(module: fx.GraphModule, inputs: Sequence[Any], mode: Any) -> li
 
 def source_of(output: Any, inputs: Sequence[Any]) -> int | None:
     """Index of the input whose memory ``output`` shares, the very same object first."""
-    if not isinstance(output, torch.Tensor):
+    if not isinstance(output, torch.Tensor) or output.layout != torch.strided:
         return None
     for index, tensor in enumerate(inputs):
         if tensor is output:
