@@ -84,6 +84,14 @@ def check_capture(capture: graph_pb2.Capture) -> None:
     _check_convention(capture.calling_convention, signature)
 
 
+def check_interface(
+    signature: graph_pb2.Signature, convention: graph_pb2.CallingConvention
+) -> None:
+    """Checks what a manifest keeps of a Capture; raises InvalidGraphError."""
+    _check_signature(signature)
+    _check_convention(convention, signature)
+
+
 def _check_graph(graph: graph_pb2.Graph, symbols: int, where: str, depth: int) -> None:
     if depth > MAX_SUBGRAPH_DEPTH:
         raise InvalidGraphError(f"{where}: subgraphs nested over {MAX_SUBGRAPH_DEPTH} deep")
