@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -36,6 +37,17 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,199}")
 _ENVELOPE = frozenset({MANIFEST_NAME, SIGNATURE_NAME})
 # Zip's earliest date: when it was packed must not move the digest.
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+# What zipfile raises for bytes that are no zip, by kind of damage.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    ValueError,
+)
 
 M = TypeVar("M", bound=Message)
 Verifier = Callable[[bytes, artifact_pb2.ManifestSignature], None]
@@ -111,7 +123,7 @@ def unpack(data: bytes, verify: Verifier | None = None) -> UnpackedArtifact:
             files = {
                 name: _read(archive, entries, name) for name in entries if name not in _ENVELOPE
             }
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+    except _UNREADABLE as error:
         raise CorruptArtifactError(f"the artifact is no readable zip: {error}") from error
     check_files(manifest, files)
     return UnpackedArtifact(digest_of(data), manifest, manifest_bytes, signature, files)
