@@ -1,0 +1,74 @@
+"""compile-farm: compile a PyTorch graph once, and let the whole fleet load it in milliseconds.
+
+    from compile_farm import Farm
+
+    with Farm("127.0.0.1:8815") as farm:
+        artifact = farm.submit(model, (x,)).result()
+        run = artifact.bind(model)
+        y = run(x)
+
+Importing this package imports neither torch nor grpc; using it does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compile_farm.backend import CompiledGraph, compiled_graphs
+    from compile_farm.errors import (
+        ArtifactError,
+        ArtifactNotFoundError,
+        BindError,
+        CaptureError,
+        CompileFailedError,
+        CompileFarmError,
+        CorruptArtifactError,
+        FarmUnavailableError,
+        InputMismatchError,
+        InvalidGraphError,
+        TargetMismatchError,
+        UntrustedArtifactError,
+    )
+    from compile_farm.farm import Artifact, Farm
+    from compile_farm.job import Job, Progress
+
+_HOMES = {
+    "Artifact": "farm",
+    "Farm": "farm",
+    "Job": "job",
+    "Progress": "job",
+    "CompiledGraph": "backend",
+    "compiled_graphs": "backend",
+    **dict.fromkeys(
+        (
+            "ArtifactError",
+            "ArtifactNotFoundError",
+            "BindError",
+            "CaptureError",
+            "CompileFailedError",
+            "CompileFarmError",
+            "CorruptArtifactError",
+            "FarmUnavailableError",
+            "InputMismatchError",
+            "InvalidGraphError",
+            "TargetMismatchError",
+            "UntrustedArtifactError",
+        ),
+        "errors",
+    ),
+}
+
+try:
+    __version__ = metadata.version("compile-farm")
+except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0+unknown"
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'compile_farm' has no attribute {name!r}")
+    return getattr(import_module(f"compile_farm.{_HOMES[name]}"), name)

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
+
 from compile_farm.errors import CompileFarmError, InvalidGraphError
 from compile_farm.key import key_components, key_of
 from compile_farm.schema import parse_capture
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, sandbox_pb2
-
 from compiler_service.engine import tune
 from compiler_service.engine.decode import DecodedGraph, decode
 from compiler_service.engine.errors import EngineError

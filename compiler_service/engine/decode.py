@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from compile_farm.capture.ops import resolve_operator
-from compile_farm.errors import InvalidGraphError
-from compile_farm.v1 import artifact_pb2, graph_pb2
 from torch import fx
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
+from compile_farm.capture.ops import resolve_operator
+from compile_farm.errors import InvalidGraphError
+from compile_farm.runtime.expressions import evaluate, symbols_of
+from compile_farm.v1 import artifact_pb2, graph_pb2
 from compiler_service.engine.errors import unsupported
-from compiler_service.engine.expressions import evaluate
+from compiler_service.engine.expressions import SYMBOLIC, in_graph
 
 
 @dataclass
@@ -125,8 +126,8 @@ class _Decoder:
     def _fake(self, spec: graph_pb2.TensorSpec) -> torch.Tensor:
         with self._mode:
             return torch.empty_strided(
-                [evaluate(size, self._symbols) for size in spec.sizes],
-                [evaluate(stride, self._symbols) for stride in spec.strides],
+                [evaluate(size, self._symbols, SYMBOLIC) for size in spec.sizes],
+                [evaluate(stride, self._symbols, SYMBOLIC) for stride in spec.strides],
                 dtype=torch_dtype(spec.dtype),
                 device=self._torch_device(spec.device_type),
             )
@@ -157,12 +158,12 @@ class _Decoder:
         }
         for index, entry in enumerate(self._signature.inputs):
             if entry.WhichOneof("kind") == "scalar":
-                values[index] = evaluate(entry.scalar, sizes, _GraphArithmetic(graph))
+                values[index] = evaluate(entry.scalar, sizes, in_graph(graph))
         return values
 
     def _is_used(self, symbol: int) -> bool:
         return any(
-            entry.WhichOneof("kind") == "scalar" and _mentions(entry.scalar, symbol)
+            entry.WhichOneof("kind") == "scalar" and symbol in symbols_of(entry.scalar)
             for entry in self._signature.inputs
         )
 
@@ -234,28 +235,9 @@ class _Decoder:
             case "operator":
                 return resolve_operator(argument.operator)
             case "expression":
-                number = evaluate(argument.expression, self._symbols)
+                number = evaluate(argument.expression, self._symbols, SYMBOLIC)
                 if isinstance(number, int):
                     return number
                 raise unsupported("a symbolic size is written out in the graph", stage="decode")
             case _:
                 raise InvalidGraphError(f"an argument of kind {kind} can't be decoded")
-
-
-class _GraphArithmetic:
-    """Does a size's arithmetic as nodes of the graph."""
-
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
-
-    def __call__(self, function: Any, *operands: Any) -> Any:
-        if any(isinstance(operand, fx.Node) for operand in operands):
-            return self._graph.call_function(function, operands)
-        return function(*operands)
-
-
-def _mentions(expr: graph_pb2.Expr, symbol: int) -> bool:
-    kind = expr.WhichOneof("kind")
-    if kind == "operation":
-        return any(_mentions(operand, symbol) for operand in expr.operation.operands)
-    return kind == "symbol" and expr.symbol == symbol

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from compile_farm.v1 import artifact_pb2, graph_pb2
 
+from compile_farm.runtime.expressions import evaluate
+from compile_farm.v1 import artifact_pb2, graph_pb2
 from compiler_service.engine.decode import torch_dtype
-from compiler_service.engine.expressions import evaluate
 
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})
 

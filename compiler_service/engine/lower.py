@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
 from torch._guards import TracingContext, tracing
 from torch.utils._sympy.value_ranges import bound_sympy
 
+from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
 from compiler_service.engine.decode import DecodedGraph
 from compiler_service.engine.errors import EngineError, unsupported
 from compiler_service.engine.neutral import neutralise

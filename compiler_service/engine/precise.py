@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from compile_farm.v1 import artifact_pb2
 from torch import fx
 from torch.utils._pytree import tree_map
 
+from compile_farm.v1 import artifact_pb2
 from compiler_service.engine.inputs import compiled_order
 
 _REAL = (torch.float16, torch.bfloat16, torch.float32)

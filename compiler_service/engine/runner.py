@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+
 from compile_farm.runtime.native import open_native
 
 

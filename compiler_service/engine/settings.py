@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compile_farm.v1 import target_pb2
 from torch._inductor import config, cpp_builder
+
+from compile_farm.v1 import target_pb2
 
 # Vector width in bits that each x86-64 level has.
 _VECTOR_BITS = {"x86-64-v3": 256, "x86-64-v4": 512}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from compile_farm.targets import host_target
+
 from compile_farm.v1 import target_pb2
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from compile_farm.v1 import artifact_pb2
 
+from compile_farm.v1 import artifact_pb2
 from compiler_service.engine.lower import Lowered
 from compiler_service.engine.settings import Candidate
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2
 from torch import fx
 
+from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2
 from compiler_service.engine.errors import EngineError
 from compiler_service.engine.inputs import compiled_order, copy_all, random_inputs, symbol_values
 from compiler_service.engine.precise import run_precise

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+
 from compile_farm.key import compute_key
 from compile_farm.v1 import graph_pb2, sandbox_pb2, target_pb2
-
 from compiler_service.engine.compile import compile_capture
 
 

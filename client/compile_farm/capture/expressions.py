@@ -20,8 +20,8 @@ from compile_farm.v1 import graph_pb2
 class SymbolTable:
     """Numbers the symbols of one capture, in the order in which they are met.
 
-    ``promised``: ranges that the user stated; a tracer narrows its own to 2 and more, since it takes
-    0 and 1 for sizes that broadcast.
+    ``promised``: ranges that the user stated; a tracer narrows its own to 2 and more, since it
+    takes 0 and 1 for sizes that broadcast.
     """
 
     def __init__(self, promised: Mapping[sympy.Symbol, Any] | None = None) -> None:

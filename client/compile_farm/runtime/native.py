@@ -29,9 +29,9 @@ def open_native(shared_object: Path, device: torch.device) -> NativeRunner:
     bindings: Any = torch._C._aoti
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
-        runner: NativeRunner = bindings.AOTIModelContainerRunnerCuda(
+        on_cuda: NativeRunner = bindings.AOTIModelContainerRunnerCuda(
             str(shared_object), 1, f"cuda:{index}", str(shared_object.parent)
         )
-        return runner
-    runner = bindings.AOTIModelContainerRunnerCpu(str(shared_object), 1)
-    return runner
+        return on_cuda
+    on_cpu: NativeRunner = bindings.AOTIModelContainerRunnerCpu(str(shared_object), 1)
+    return on_cpu

@@ -1,0 +1,181 @@
+"""A model's calling convention: from its arguments to flat inputs, from flat outputs to its result.
+
+Each Tree is compiled once into a closure. Classes of results are looked up among the modules that
+this process has imported; nothing is imported because an artifact says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from compile_farm.errors import BindError, InputMismatchError
+from compile_farm.runtime.checks import torch_dtype
+from compile_farm.runtime.expressions import evaluate
+from compile_farm.v1 import graph_pb2
+
+# Puts the leaves of an argument into the list of inputs, which has a place for each.
+Flatten = Callable[[Any, list[Any]], None]
+# Makes a result from the outputs, all inputs by index, and the values of the symbols.
+Build = Callable[[Sequence[Any], Callable[[int], torch.Tensor], dict[int, int]], Any]
+
+
+def literal_value(literal: graph_pb2.Literal) -> Any:
+    """The Python value."""
+    kind = literal.WhichOneof("kind")
+    return None if kind in (None, "none") else getattr(literal, kind)
+
+
+def compile_flatten(tree: graph_pb2.Tree, name: str) -> Flatten:
+    """Raises InputMismatchError naming ``name`` when an argument's structure differs."""
+    if tree.WhichOneof("kind") == "leaf":
+        return _flatten_leaf(tree.leaf, name)
+    container = tree.container
+    keys = [literal_value(key) for key in container.keys]
+    parts = [
+        compile_flatten(child, f"{name}[{key!r}]")
+        for key, child in zip(keys or range(len(container.children)), container.children)  # noqa: B905
+    ]
+    if container.kind == graph_pb2.CONTAINER_KIND_DICT:
+        return _flatten_dict(keys, parts, name)
+    if container.kind == graph_pb2.CONTAINER_KIND_RECORD:
+        names = [str(key) for key in keys]
+
+        def flatten_record(value: Any, inputs: list[Any]) -> None:
+            for attribute, part in zip(names, parts, strict=True):
+                part(getattr(value, attribute, None), inputs)
+
+        return flatten_record
+    kind = list if container.kind == graph_pb2.CONTAINER_KIND_LIST else tuple
+
+    def flatten_sequence(value: Any, inputs: list[Any]) -> None:
+        if not isinstance(value, kind) or len(value) != len(parts):
+            raise InputMismatchError(
+                f"argument {name} is {_shape(value)}, captured was a {kind.__name__} of "
+                f"{len(parts)}"
+            )
+        for part, item in zip(parts, value, strict=True):
+            part(item, inputs)
+
+    return flatten_sequence
+
+
+def _flatten_dict(keys: list[Any], parts: list[Flatten], name: str) -> Flatten:
+    wanted = set(keys)
+
+    def flatten_dict(value: Any, inputs: list[Any]) -> None:
+        if not isinstance(value, dict) or set(value) != wanted:
+            raise InputMismatchError(
+                f"argument {name} is {_shape(value)}, captured was a dict with the keys {keys}"
+            )
+        for key, part in zip(keys, parts, strict=True):
+            part(value[key], inputs)
+
+    return flatten_dict
+
+
+def _flatten_leaf(leaf: graph_pb2.Leaf, name: str) -> Flatten:
+    if leaf.WhichOneof("kind") == "input":
+        index = leaf.input
+
+        def flatten_input(value: Any, inputs: list[Any]) -> None:
+            inputs[index] = value
+
+        return flatten_input
+    fixed = literal_value(leaf.literal)
+
+    def flatten_literal(value: Any, inputs: list[Any]) -> None:
+        same = value is fixed or (type(value) is type(fixed) and value == fixed)
+        if not same and not (value != value and fixed != fixed):  # NaN equals itself here
+            raise InputMismatchError(
+                f"argument {name} is {_shape(value)}, it was {fixed!r} at capture and is fixed",
+                remedy="capture the model with that value, or pass a tensor",
+            )
+
+    return flatten_literal
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of size {tuple(value.shape)}"
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return repr(value)[:80]
+
+
+def compile_build(tree: graph_pb2.Tree) -> Build:
+    """Raises BindError for a class that this process does not have."""
+    if tree.WhichOneof("kind") == "leaf":
+        return _build_leaf(tree.leaf)
+    container = tree.container
+    parts = [compile_build(child) for child in container.children]
+    keys = [literal_value(key) for key in container.keys]
+    kind = container.kind
+    if kind == graph_pb2.CONTAINER_KIND_TUPLE:
+        return lambda out, inp, sym: tuple([part(out, inp, sym) for part in parts])
+    if kind == graph_pb2.CONTAINER_KIND_LIST:
+        return lambda out, inp, sym: [part(out, inp, sym) for part in parts]
+    if kind == graph_pb2.CONTAINER_KIND_DICT:
+        return lambda out, inp, sym: {
+            key: part(out, inp, sym) for key, part in zip(keys, parts, strict=True)
+        }
+    made = find_class(container.type_name)
+    if kind == graph_pb2.CONTAINER_KIND_RECORD:
+        return lambda out, inp, sym: made(
+            **{key: part(out, inp, sym) for key, part in zip(keys, parts, strict=True)}
+        )
+    if kind == graph_pb2.CONTAINER_KIND_NAMED_TUPLE:
+        return lambda out, inp, sym: made(*[part(out, inp, sym) for part in parts])
+    # torch.return_types take one sequence.
+    return lambda out, inp, sym: made([part(out, inp, sym) for part in parts])
+
+
+def find_class(type_name: str) -> Any:
+    """A class by "module:QualifiedName", among what is imported already; raises BindError."""
+    module_name, _, qualified = type_name.partition(":")
+    found: Any = sys.modules.get(module_name)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise BindError(
+            f"the model returns a {type_name}, which this process has not imported",
+            remedy=f"import {module_name} before binding",
+        )
+    is_tuple = issubclass(found, tuple)
+    is_record = hasattr(found, "__dataclass_fields__")
+    if not (is_tuple or is_record):
+        raise BindError(f"{type_name} is neither a named tuple nor a dataclass")
+    return found
+
+
+def _build_leaf(leaf: graph_pb2.Leaf) -> Build:
+    kind = leaf.WhichOneof("kind")
+    if kind == "output":
+        index = leaf.output
+        return lambda out, inp, sym: out[index]
+    if kind == "alias":
+        return _build_alias(leaf.alias)
+    fixed = literal_value(leaf.literal)
+    return lambda out, inp, sym: fixed
+
+
+def _build_alias(alias: graph_pb2.Alias) -> Build:
+    index = alias.input
+    if alias.identity:
+        return lambda out, inp, sym: inp(index)
+    dtype = torch_dtype(alias.dtype) if alias.dtype else None
+
+    def build(out: Sequence[Any], inp: Callable[[int], torch.Tensor], sym: dict[int, int]) -> Any:
+        base = inp(index)
+        offset = evaluate(alias.storage_offset, sym) + base.storage_offset()
+        view = base.as_strided(
+            [evaluate(size, sym) for size in alias.sizes],
+            [evaluate(stride, sym) for stride in alias.strides],
+            offset,
+        )
+        return view if dtype is None else view.view(dtype)
+
+    return build

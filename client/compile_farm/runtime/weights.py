@@ -1,0 +1,73 @@
+"""A model's weights: found by name, checked once, and watched at each call.
+
+A slot is a dictionary and a name in it (``module._parameters["weight"]``), so that a parameter
+which somebody replaces is seen at the next call. What is compared then is the address of each: a
+weight that moved is checked again before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from compile_farm.errors import BindError, InputMismatchError
+from compile_farm.runtime.checks import ALIGNMENT, torch_dtype
+from compile_farm.runtime.explain import tensor_problem
+from compile_farm.v1 import graph_pb2
+
+Slot = tuple[dict[str, Any], str]
+
+
+def check_weights(
+    entries: Sequence[graph_pb2.Input], weights: Sequence[Any], device: torch.device
+) -> None:
+    """Raises InputMismatchError naming the first weight that does not fit its entry."""
+    for entry, weight in zip(entries, weights, strict=True):
+        problem = weight_problem(entry, weight, device)
+        if problem:
+            raise InputMismatchError(f"the weight {entry.name or '(unnamed)'} {problem}")
+
+
+def weight_problem(entry: graph_pb2.Input, weight: Any, device: torch.device) -> str | None:
+    """What is wrong with a weight, in words that follow its name; None if nothing is."""
+    problem = tensor_problem(entry, weight, {}, device)
+    if problem is None and weight.is_cuda and weight.data_ptr() % ALIGNMENT:
+        return f"is not aligned to {ALIGNMENT} bytes; clone() it"
+    return problem
+
+
+def find_slots(
+    model: torch.nn.Module, entries: Sequence[graph_pb2.Input], device: torch.device
+) -> list[Slot]:
+    """Where each weight of ``entries`` lives in ``model``; raises BindError for a missing one."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    return [_slot(modules, entry, device, type(model).__name__) for entry in entries]
+
+
+def _slot(
+    modules: dict[str, torch.nn.Module], entry: graph_pb2.Input, device: torch.device, model: str
+) -> Slot:
+    if entry.data:
+        return {"data": _constant(entry, device)}, "data"
+    path, _, name = entry.name.rpartition(".")
+    module = modules.get(path)
+    if module is not None:
+        for held in (module._parameters, module._buffers, module.__dict__):
+            if isinstance(held.get(name), torch.Tensor):
+                return held, name
+    raise BindError(
+        f"{model} has no weight {entry.name!r}, which the artifact takes",
+        remedy="bind a model of the same class and configuration as was captured",
+    )
+
+
+def _constant(entry: graph_pb2.Input, device: torch.device) -> torch.Tensor:
+    """A tensor that the code made at capture, from the bytes in the manifest."""
+    dtype = torch_dtype(entry.tensor.dtype)
+    flat = torch.frombuffer(bytearray(entry.data), dtype=dtype)
+    sizes = [size.constant for size in entry.tensor.sizes]
+    strides = [stride.constant for stride in entry.tensor.strides]
+    where = device if entry.tensor.device_type == "cuda" else torch.device("cpu")
+    return flat.as_strided(sizes, strides).to(where)
