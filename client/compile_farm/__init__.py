@@ -28,36 +28,22 @@ if TYPE_CHECKING:
         FarmUnavailableError,
         InputMismatchError,
         InvalidGraphError,
+        JobTimeoutError,
         TargetMismatchError,
         UntrustedArtifactError,
     )
-    from compile_farm.farm import Artifact, Farm
+    from compile_farm.farm import Farm
+    from compile_farm.fetched import Artifact
     from compile_farm.job import Job, Progress
 
+# Where a name lives, if not in errors.py.
 _HOMES = {
-    "Artifact": "farm",
+    "Artifact": "fetched",
     "Farm": "farm",
     "Job": "job",
     "Progress": "job",
     "CompiledGraph": "backend",
     "compiled_graphs": "backend",
-    **dict.fromkeys(
-        (
-            "ArtifactError",
-            "ArtifactNotFoundError",
-            "BindError",
-            "CaptureError",
-            "CompileFailedError",
-            "CompileFarmError",
-            "CorruptArtifactError",
-            "FarmUnavailableError",
-            "InputMismatchError",
-            "InvalidGraphError",
-            "TargetMismatchError",
-            "UntrustedArtifactError",
-        ),
-        "errors",
-    ),
 }
 
 try:
@@ -65,10 +51,31 @@ try:
 except metadata.PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+unknown"
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [
+    "Artifact",
+    "ArtifactError",
+    "ArtifactNotFoundError",
+    "BindError",
+    "CaptureError",
+    "CompileFailedError",
+    "CompileFarmError",
+    "CompiledGraph",
+    "CorruptArtifactError",
+    "Farm",
+    "FarmUnavailableError",
+    "InputMismatchError",
+    "InvalidGraphError",
+    "Job",
+    "JobTimeoutError",
+    "Progress",
+    "TargetMismatchError",
+    "UntrustedArtifactError",
+    "__version__",
+    "compiled_graphs",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'compile_farm' has no attribute {name!r}")
-    return getattr(import_module(f"compile_farm.{_HOMES[name]}"), name)
+    return getattr(import_module(f"compile_farm.{_HOMES.get(name, 'errors')}"), name)

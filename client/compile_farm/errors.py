@@ -4,6 +4,7 @@ CompileFarmError
 ├── CaptureError            the model holds something that can't be captured
 ├── InvalidGraphError       bytes that are no valid Capture: unknown op, kind or version
 ├── FarmUnavailableError    the server does not answer
+├── JobTimeoutError         waited as long as was asked; the job goes on (also a TimeoutError)
 ├── CompileFailedError      the farm answered with a Failure; carries its reason
 ├── ArtifactNotFoundError   no artifact under that key
 ├── ArtifactError           an artifact that must not be loaded
@@ -39,11 +40,15 @@ class CaptureError(CompileFarmError):
 
 
 class InvalidGraphError(CompileFarmError):
-    """Bytes that are no valid Capture: an unknown operator, kind, version, or a broken reference."""
+    """Bytes that are no valid Capture: an unknown op, kind or version, or a broken reference."""
 
 
 class FarmUnavailableError(CompileFarmError):
     """The server can't be reached or does not answer in time."""
+
+
+class JobTimeoutError(CompileFarmError, TimeoutError):
+    """Not done within the time that the caller gave; the job goes on in the farm."""
 
 
 class CompileFailedError(CompileFarmError):

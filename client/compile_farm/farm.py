@@ -190,8 +190,7 @@ class Farm:
         token, left = "", limit
         while left is None or left > 0:
             page = self._connection().list(min(left or 100, 100), token)
-            for summary in page.artifacts[:left]:
-                yield summary
+            yield from page.artifacts[:left]
             if left is not None:
                 left -= len(page.artifacts)
             token = page.next_page_token
