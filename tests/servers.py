@@ -1,4 +1,4 @@
-"""Real servers for tests: a Redis and an S3 API over HTTP, each a process of its own on a free port.
+"""Real servers for tests: a Redis and an S3 API over HTTP, each a process on a free port.
 
 In: fixtures ``redis_server`` and ``s3_server`` (fresh for each test; may be killed, frozen and
 restarted), ``s3_bucket`` (the URL of a new bucket in an S3 server shared by the whole run). Out:

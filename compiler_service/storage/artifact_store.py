@@ -1,0 +1,169 @@
+"""The storage room's front door: publish an artifact under its key, look keys up, read by digest.
+
+In: keys, digests, whole artifacts. Out: IndexEntries and outcomes. An entry is handed out only
+while its artifact is there: one that points at nothing is removed and counts as a miss, so that the
+artifact is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from compile_farm.v1 import compiler_pb2
+from compiler_service.storage import index_entry, name
+from compiler_service.storage.errors import InvalidNameError, NoTierError, PublishError
+from compiler_service.storage.index_entry import IndexEntry
+from compiler_service.storage.metered_store import MeteredStore
+from compiler_service.storage.outcome import Found, Miss, Outcome, PutOutcome, Stored, Unavailable
+from compiler_service.storage.read_through_store import ReadThroughStore, put_in_each
+from compiler_service.storage.store import Listed
+from compiler_service.storage.views import BlobView, IndexView
+
+_DEFAULT_PAGE = 100
+_LARGEST_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LookupResult:
+    """``hits`` by key; ``unavailable`` names the tiers that may have what is missing."""
+
+    hits: dict[str, IndexEntry]
+    unavailable: tuple[str, ...]
+
+
+class ArtifactStore:
+    """``tiers`` in the order of reading, each verified and bounded in time; at least one."""
+
+    def __init__(self, tiers: Sequence[MeteredStore]) -> None:
+        self._tiers = tuple(tiers)
+        self._store = ReadThroughStore(self._tiers)
+        self._blobs = BlobView(self._store)
+        self._index = IndexView(self._store)
+
+    async def lookup(self, keys: Sequence[str]) -> LookupResult:
+        """Which keys have an artifact that can be read now, in the order asked.
+
+        Raises InvalidNameError for a key that is not 64 hexadecimal digits.
+        """
+        indexed = await self._index.get(list(dict.fromkeys(keys)))
+        entries = list(indexed.entries.values())
+        presences = await self._blobs.contains([entry.digest for entry in entries])
+        hits: dict[str, IndexEntry] = {}
+        gone: list[str] = []
+        failed = list(indexed.failed.values())
+        for entry, presence in zip(entries, presences, strict=True):
+            match presence:
+                case Found(tier):
+                    hits[entry.key] = replace(entry, tier=tier)
+                case Unavailable():
+                    failed.append(presence)
+                case Miss():
+                    gone.append(entry.key)
+        if gone:
+            # Somebody may publish one of them in this moment, and lose the new entry: then it is
+            # built once more than needed, and nothing wrong is ever handed out.
+            await self._index.remove(gone)
+        return LookupResult(
+            hits, tuple(dict.fromkeys(t for outage in failed for t in outage.tiers))
+        )
+
+    async def read(self, digest: str) -> Outcome:
+        """The artifact's bytes, their SHA-256 checked. Raises InvalidNameError."""
+        return await self._blobs.get(digest)
+
+    async def publish(self, key: str, data: bytes) -> IndexEntry:
+        """Keep an artifact and make it the one of its key: in every tier that answers.
+
+        The bytes are in every tier before the entry is in any. The entry's ``missed`` names the
+        tiers that were down. Raises PublishError if no tier took both, InvalidNameError.
+        """
+        index_name = name.index(key)
+        entry = IndexEntry(key, hashlib.sha256(data).hexdigest(), len(data), int(time.time()))
+        blobs = await put_in_each(self._tiers, name.blob(entry.digest), data)
+        _require_one(blobs, f"the artifact of {key}")
+        # A tier that refuses a large artifact may point at one that lies below; a tier that was
+        # down for the artifact must not come back in time for a pointer at nothing.
+        reached = [
+            tier
+            for tier, outcome in zip(self._tiers, blobs, strict=True)
+            if not isinstance(outcome, Unavailable)
+        ]
+        entries = await put_in_each(reached, index_name, index_entry.encode(entry))
+        _require_one(entries, f"the index entry of {key}")
+        missed = (o.tiers for o in (*blobs, *entries) if isinstance(o, Unavailable))
+        return replace(
+            entry,
+            tier=next(o.tiers[0] for o in blobs if isinstance(o, Stored)),
+            missed=tuple(tier for tiers in missed for tier in tiers),
+        )
+
+    def tiers(self) -> Sequence[compiler_pb2.TierStatus]:
+        """Each tier's counts and whether its latest call was answered, in the order of reading."""
+        return [tier.status() for tier in self._tiers]
+
+    async def settle(self) -> None:
+        """Wait for the copies into upper tiers that earlier reads began."""
+        await self._store.settle()
+
+    async def close(self) -> None:
+        """Finish those copies and let go of connections."""
+        await self._store.close()
+
+    async def list(self, limit: int, page_token: str) -> tuple[list[IndexEntry], str]:
+        """At most ``limit`` entries (0: 100; never over 1,000), newest first, and the next token.
+
+        ``page_token`` is empty for the first page; the returned one is empty after the last. Newest
+        is by when the entry first came to a tier. Raises NoTierError, InvalidNameError.
+        """
+        size = min(limit, _LARGEST_PAGE) if limit > 0 else _DEFAULT_PAGE
+        before = _position_of(page_token) if page_token else None
+        scanned = await self._index.scan()
+        if isinstance(scanned, Unavailable):
+            raise NoTierError(
+                f"no tier of the store answers: {scanned.reason}", remedy="try again later"
+            )
+        order = sorted(
+            (p for p in map(_position, scanned) if before is None or p < before), reverse=True
+        )
+        page: list[IndexEntry] = []
+        while order and len(page) < size:
+            # Entries may have gone since the scan: go on until the page is full.
+            taken = order[: size - len(page)]
+            order = order[len(taken) :]
+            keys = [key for _, key in taken]
+            hits = (await self.lookup(keys)).hits
+            page += (hits[key] for key in keys if key in hits)
+            before = taken[-1]
+        token = f"{before[0]}-{before[1]}" if order and before else ""
+        return page, token
+
+
+def _position(listed: Listed) -> tuple[int, str]:
+    """Milliseconds and key: where an entry stands in the list."""
+    return int(listed.modified * 1000), listed.name.digits
+
+
+def _position_of(page_token: str) -> tuple[int, str]:
+    milliseconds, _, key = page_token.partition("-")
+    if not (milliseconds.isascii() and milliseconds.isdigit() and name.is_hex_digest(key)):
+        raise InvalidNameError(
+            f"{page_token[:100]!r} is no page token", remedy="pass the one of the answer before"
+        )
+    return int(milliseconds), key
+
+
+def _require_one(outcomes: Sequence[PutOutcome], what: str) -> None:
+    if any(isinstance(outcome, Stored) for outcome in outcomes):
+        return
+    reasons = "; ".join(
+        f"{', '.join(outcome.tiers)}: {outcome.reason}"
+        for outcome in outcomes
+        if not isinstance(outcome, Stored)
+    )
+    raise PublishError(
+        f"no tier took {what}: {reasons}",
+        remedy="free space on the disk, or bring Redis or S3 back",
+    )
