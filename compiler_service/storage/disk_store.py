@@ -54,7 +54,7 @@ class DiskStore(Store):
         self._temporary = self._root / "temporary"
         try:
             for path in (self._temporary, self._root / "blobs", self._root / "index"):
-                path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+                _make_folder(path)
             self._sweep(abandoned_seconds)
         except OSError as error:
             raise StoreUrlError(
@@ -115,8 +115,8 @@ class DiskStore(Store):
         temporary = self._temporary / f"{os.getpid()}-{secrets.token_hex(8)}"
         try:
             # Made anew each time: somebody may have emptied the folder under a running service.
-            self._temporary.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            _make_folder(self._temporary)
+            _make_folder(path.parent)
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 with open(os.open(temporary, flags, _FILE_MODE), "wb") as file:
@@ -179,6 +179,15 @@ def _listed(space: Space, file: os.DirEntry[str]) -> Listed | None:
         return Listed(Name(space, file.name), file.stat().st_mtime)
     except (InvalidNameError, FileNotFoundError):
         return None
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, which ``Path.mkdir(parents=True)`` would leave open to others."""
+    try:
+        folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    except FileNotFoundError:
+        _make_folder(folder.parent)
+        folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

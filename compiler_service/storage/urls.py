@@ -110,5 +110,5 @@ def _wrong(url: str, problem: str) -> StoreUrlError:
 
 
 def _redacted(url: str) -> str:
-    """Without what may be a password: all between the scheme and the last @."""
-    return re.sub(r"//.*@", "//***@", url, flags=re.DOTALL)
+    """Without what may be a password: all before the last @, or, without one, host and port."""
+    return re.sub(r"//(.*@|[^/]*:[^/]*)", "//***", url, flags=re.DOTALL)
