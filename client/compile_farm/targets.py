@@ -140,6 +140,21 @@ def choose_target(
     return host
 
 
+def describe(target: target_pb2.Target) -> str:
+    """A target in a line, for people."""
+    if target.WhichOneof("hardware") == "cuda":
+        hardware = f"{target.cuda.device_name} ({target.cuda.arch})"
+    else:
+        hardware = f"CPU {target.cpu.isa}"
+    toolchain = target.toolchain
+    parts = [hardware, f"torch {toolchain.torch}"]
+    if toolchain.triton:
+        parts.append(f"Triton {toolchain.triton}")
+    if toolchain.cuda_runtime:
+        parts.append(f"CUDA {toolchain.cuda_runtime}")
+    return ", ".join(parts)
+
+
 def _why_isa_too_high(built: str, host: str) -> str | None:
     if built not in ISA_LEVELS or host not in ISA_LEVELS:
         return f"its CPU level {built!r} or this CPU's {host!r} is not known"

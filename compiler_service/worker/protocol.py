@@ -45,8 +45,6 @@ class Worker(Protocol):
     async def start(self) -> None:
         """Start the sandbox and run its self-test; afterwards ``status`` tells the outcome."""
 
-    async def run(
-        self, job: JobSpec, on_stage: StageListener
-    ) -> Built | compiler_pb2.Failure: ...
+    async def run(self, job: JobSpec, on_stage: StageListener) -> Built | compiler_pb2.Failure: ...
 
     async def stop(self) -> None: ...

@@ -27,7 +27,7 @@ from compile_farm.v1 import compiler_pb2 as compile__farm_dot_v1_dot_compiler__p
 from compile_farm.v1 import target_pb2 as compile__farm_dot_v1_dot_target__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ompile_farm/v1/sandbox.proto\x12\x0f\x63ompile_farm.v1\x1a\x1e\x63ompile_farm/v1/artifact.proto\x1a\x1e\x63ompile_farm/v1/compiler.proto\x1a\x1c\x63ompile_farm/v1/target.proto\"\xa6\x01\n\x0eSandboxCompile\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x03 \x01(\x0c\x12\'\n\x06target\x18\x04 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12)\n\x07options\x18\x05 \x01(\x0b\x32\x18.compile_farm.v1.Options\x12\x12\n\noutput_dir\x18\x06 \x01(\t\"\x95\x01\n\x0eSandboxRequest\x12\x32\n\x07\x63ompile\x18\x01 \x01(\x0b\x32\x1f.compile_farm.v1.SandboxCompileH\x00\x12<\n\tself_test\x18\x02 \x01(\x0b\x32\'.compile_farm.v1.SandboxRequest.NothingH\x00\x1a\t\n\x07NothingB\x06\n\x04kind\"7\n\x0cSandboxHello\x12\'\n\x06target\x18\x01 \x01(\x0b\x32\x17.compile_farm.v1.Target\"a\n\x0eSelfTestResult\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0e\n\x06remedy\x18\x03 \x01(\t\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\r\n\x05notes\x18\x05 \x03(\t\"\xfd\x01\n\x0cSandboxReply\x12.\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.compile_farm.v1.SandboxHelloH\x00\x12\'\n\x05stage\x18\x02 \x01(\x0b\x32\x16.compile_farm.v1.StageH\x00\x12)\n\x04\x64one\x18\x03 \x01(\x0b\x32\x19.compile_farm.v1.ManifestH\x00\x12+\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x18.compile_farm.v1.FailureH\x00\x12\x34\n\tself_test\x18\x05 \x01(\x0b\x32\x1f.compile_farm.v1.SelfTestResultH\x00\x42\x06\n\x04kindb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ompile_farm/v1/sandbox.proto\x12\x0f\x63ompile_farm.v1\x1a\x1e\x63ompile_farm/v1/artifact.proto\x1a\x1e\x63ompile_farm/v1/compiler.proto\x1a\x1c\x63ompile_farm/v1/target.proto\"\xa6\x01\n\x0eSandboxCompile\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x03 \x01(\x0c\x12\'\n\x06target\x18\x04 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12)\n\x07options\x18\x05 \x01(\x0b\x32\x18.compile_farm.v1.Options\x12\x12\n\noutput_dir\x18\x06 \x01(\t\"W\n\x0cSandboxHello\x12\'\n\x06target\x18\x01 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x12\r\n\x05notes\x18\x03 \x03(\t\"\xc7\x01\n\x0cSandboxReply\x12.\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.compile_farm.v1.SandboxHelloH\x00\x12\'\n\x05stage\x18\x02 \x01(\x0b\x32\x16.compile_farm.v1.StageH\x00\x12)\n\x04\x64one\x18\x03 \x01(\x0b\x32\x19.compile_farm.v1.ManifestH\x00\x12+\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x18.compile_farm.v1.FailureH\x00\x42\x06\n\x04kindb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,14 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SANDBOXCOMPILE']._serialized_start=145
   _globals['_SANDBOXCOMPILE']._serialized_end=311
-  _globals['_SANDBOXREQUEST']._serialized_start=314
-  _globals['_SANDBOXREQUEST']._serialized_end=463
-  _globals['_SANDBOXREQUEST_NOTHING']._serialized_start=446
-  _globals['_SANDBOXREQUEST_NOTHING']._serialized_end=455
-  _globals['_SANDBOXHELLO']._serialized_start=465
-  _globals['_SANDBOXHELLO']._serialized_end=520
-  _globals['_SELFTESTRESULT']._serialized_start=522
-  _globals['_SELFTESTRESULT']._serialized_end=619
-  _globals['_SANDBOXREPLY']._serialized_start=622
-  _globals['_SANDBOXREPLY']._serialized_end=875
+  _globals['_SANDBOXHELLO']._serialized_start=313
+  _globals['_SANDBOXHELLO']._serialized_end=400
+  _globals['_SANDBOXREPLY']._serialized_start=403
+  _globals['_SANDBOXREPLY']._serialized_end=602
 # @@protoc_insertion_point(module_scope)

@@ -25,47 +25,24 @@ class SandboxCompile(_message.Message):
     output_dir: str
     def __init__(self, job_id: _Optional[str] = ..., key: _Optional[str] = ..., capture: _Optional[bytes] = ..., target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ..., options: _Optional[_Union[_target_pb2.Options, _Mapping]] = ..., output_dir: _Optional[str] = ...) -> None: ...
 
-class SandboxRequest(_message.Message):
-    __slots__ = ("compile", "self_test")
-    class Nothing(_message.Message):
-        __slots__ = ()
-        def __init__(self) -> None: ...
-    COMPILE_FIELD_NUMBER: _ClassVar[int]
-    SELF_TEST_FIELD_NUMBER: _ClassVar[int]
-    compile: SandboxCompile
-    self_test: SandboxRequest.Nothing
-    def __init__(self, compile: _Optional[_Union[SandboxCompile, _Mapping]] = ..., self_test: _Optional[_Union[SandboxRequest.Nothing, _Mapping]] = ...) -> None: ...
-
 class SandboxHello(_message.Message):
-    __slots__ = ("target",)
+    __slots__ = ("target", "seconds", "notes")
     TARGET_FIELD_NUMBER: _ClassVar[int]
-    target: _target_pb2.Target
-    def __init__(self, target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ...) -> None: ...
-
-class SelfTestResult(_message.Message):
-    __slots__ = ("passed", "problem", "remedy", "seconds", "notes")
-    PASSED_FIELD_NUMBER: _ClassVar[int]
-    PROBLEM_FIELD_NUMBER: _ClassVar[int]
-    REMEDY_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
-    passed: bool
-    problem: str
-    remedy: str
+    target: _target_pb2.Target
     seconds: float
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, passed: bool = ..., problem: _Optional[str] = ..., remedy: _Optional[str] = ..., seconds: _Optional[float] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ..., seconds: _Optional[float] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SandboxReply(_message.Message):
-    __slots__ = ("hello", "stage", "done", "failure", "self_test")
+    __slots__ = ("hello", "stage", "done", "failure")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    SELF_TEST_FIELD_NUMBER: _ClassVar[int]
     hello: SandboxHello
     stage: _compiler_pb2.Stage
     done: _artifact_pb2.Manifest
     failure: _compiler_pb2.Failure
-    self_test: SelfTestResult
-    def __init__(self, hello: _Optional[_Union[SandboxHello, _Mapping]] = ..., stage: _Optional[_Union[_compiler_pb2.Stage, _Mapping]] = ..., done: _Optional[_Union[_artifact_pb2.Manifest, _Mapping]] = ..., failure: _Optional[_Union[_compiler_pb2.Failure, _Mapping]] = ..., self_test: _Optional[_Union[SelfTestResult, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[SandboxHello, _Mapping]] = ..., stage: _Optional[_Union[_compiler_pb2.Stage, _Mapping]] = ..., done: _Optional[_Union[_artifact_pb2.Manifest, _Mapping]] = ..., failure: _Optional[_Union[_compiler_pb2.Failure, _Mapping]] = ...) -> None: ...
