@@ -8,28 +8,35 @@ call. It runs as inference: results don't require gradients.
 
 from __future__ import annotations
 
-import inspect
-import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import torch
 
-from compile_farm.errors import BindError, InputMismatchError
+from compile_farm.errors import BindError
+from compile_farm.runtime.arguments import Arguments
 from compile_farm.runtime.checks import CheckCompiler
-from compile_farm.runtime.explain import input_mismatch
+from compile_farm.runtime.explain import input_mismatch, shared_memory
 from compile_farm.runtime.loaded import LoadedArtifact, finisher
-from compile_farm.runtime.trees import (
-    Flatten,
-    compile_build,
-    compile_flatten,
-    literal_value,
-)
+from compile_farm.runtime.overlap import WriteWatch, first_shared
+from compile_farm.runtime.trees import compile_build
 from compile_farm.runtime.weights import find_slots, weight_problem
 from compile_farm.v1 import artifact_pb2, graph_pb2
 
 _address = torch.Tensor.data_ptr
-_MISSING = object()
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The weights as they were checked last; replaced as a whole when one of them moves."""
+
+    addresses: list[int]
+    # The same memory under tensors of our own: nothing else can come to lie at these addresses,
+    # and nobody can give them another dtype or size.
+    tensors: list[torch.Tensor]
+    watch: WriteWatch
 
 
 class BoundModel:
@@ -39,8 +46,14 @@ class BoundModel:
         key: the key that the artifact was compiled under.
         manifest: what it says of itself.
 
-    Calls from several threads are safe; on one device they wait for each other.
+    A weight that was changed in place is used as it is now; one that was replaced or moved
+    (``model.half()``, ``load_state_dict(..., assign=True)``) is checked again at the next call,
+    which raises BindError if it no longer fits. After replacing a whole submodule, call
+    ``rebind()``. Calls from several threads are safe; on one device they wait for each other.
     """
+
+    # Dynamo must call this and not look into it.
+    _torchdynamo_disable = True
 
     def __init__(self, loaded: LoadedArtifact, model: torch.nn.Module) -> None:
         """Raises BindError where the model is not what was captured."""
@@ -52,25 +65,19 @@ class BoundModel:
             )
         self.key: str = manifest.key
         self.manifest: artifact_pb2.Manifest = manifest
-        self._loaded = loaded
+        self._model = model
         self._signature = manifest.signature
         self._device = _device_of(model, loaded.device_type)
-        users = [
-            index
-            for index, entry in enumerate(self._signature.inputs)
-            if entry.role == graph_pb2.ROLE_USER_INPUT
-        ]
-        self._users = users
-        self._weights = [i for i in range(len(self._signature.inputs)) if i not in set(users)]
+        inputs = list(enumerate(self._signature.inputs))
+        self._users = [i for i, entry in inputs if entry.role == graph_pb2.ROLE_USER_INPUT]
+        self._weights = [i for i, entry in inputs if entry.role != graph_pb2.ROLE_USER_INPUT]
         self._entries = [self._signature.inputs[index] for index in self._weights]
-        self._slots = find_slots(model, self._entries, self._device)
-        self._arguments = _Arguments(manifest.calling_convention, model)
-        self._blank: list[Any] = [None] * len(self._signature.inputs)
-        self._addresses: list[int] = []
-        self._lock = threading.Lock()
-        self._check_weights([held[name] for held, name in self._slots])
+        self._places = {index: place for place, index in enumerate(self._weights)}
+        self._arguments = Arguments(manifest.calling_convention, model)
+        self._blank: list[Any] = [None] * len(inputs)
+        self.rebind()
         compiler = CheckCompiler(
-            self._signature, manifest.compiled_inputs, users, self._weights, self._device
+            self._signature, manifest.compiled_inputs, self._users, self._weights, self._device
         )
         self._prepare = compiler.compile()
         self._known = compiler.known_symbols
@@ -82,36 +89,51 @@ class BoundModel:
         self._single = result.leaf.output if is_output else None
         self._run = loaded.runner(self._device).run
 
+    def rebind(self) -> None:
+        """Finds and checks all weights again, in the submodules that the model has now."""
+        slots = find_slots(self._model, self._entries, self._device)
+        self._checked = self._check([held[name] for held, name in slots])
+        self._homes: list[dict[str, Any]] = [held for held, _ in slots]
+        self._names = [name for _, name in slots]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As ``model.forward``; raises InputMismatchError, before anything ran, if it can't be."""
         inputs = self._blank.copy()
         self._arguments.flatten(args, kwargs, inputs)
         users = [inputs[index] for index in self._users]
+        checked = self._checked
         try:
-            weights = [held[name] for held, name in self._slots]
-            moved = list(map(_address, weights)) != self._addresses
-        except (KeyError, TypeError) as error:
-            raise BindError(f"a weight of the bound model is gone: {error}") from error
+            moved = list(map(_address, map(getitem, self._homes, self._names))) != checked.addresses
+        except (KeyError, TypeError, RuntimeError):
+            moved = True  # one of them is gone: the check says which
         if moved:
-            self._check_weights(weights)
-        prepared = self._prepare(users, weights)
+            checked = self._recheck()
+        prepared = self._prepare(users, checked.tensors)
         if prepared is None:
             given = dict(zip(self._users, users, strict=True))
-            raise input_mismatch(self._signature, given, weights, self._device)
+            raise input_mismatch(self._signature, given, self._device)
+        if checked.watch.needed and (position := checked.watch.conflict(users)) is not None:
+            index = self._users[position]
+            raise shared_memory(self._signature.inputs[index], index)
         tensors, symbols = prepared
         outputs = self._run(tensors)
         results = outputs if self._finish is None else self._finish(outputs, symbols)
-
         if self._single is not None:
             return results[self._single]
 
         def original(index: int) -> Any:
-            value = inputs[index]
-            return weights[self._weights.index(index)] if value is None else value
+            place = self._places.get(index)
+            return inputs[index] if place is None else self._homes[place][self._names[place]]
 
         return self._build(results, original, dict(zip(self._known, symbols, strict=True)))
 
-    def _check_weights(self, weights: Sequence[Any]) -> None:
+    def _recheck(self) -> _Weights:
+        found = [held.get(name) for held, name in zip(self._homes, self._names, strict=True)]
+        checked = self._check(found)
+        self._checked = checked
+        return checked
+
+    def _check(self, weights: Sequence[Any]) -> _Weights:
         problems = []
         for entry, weight in zip(self._entries, weights, strict=True):
             problem = weight_problem(entry, weight, self._device)
@@ -123,112 +145,19 @@ class BoundModel:
                 "the model's weights don't fit the artifact: " + "; ".join(problems[:3]) + more,
                 remedy="bind a model with the configuration, dtype and device of the capture",
             )
-        self._check_writes(weights)
-        with self._lock:
-            self._addresses = list(map(_address, weights))
-
-    def _check_writes(self, weights: Sequence[torch.Tensor]) -> None:
-        """A weight that the code writes to must not be another weight's memory."""
-        written = [
-            weight
-            for entry, weight in zip(self._entries, weights, strict=True)
-            if entry.mutated and weight.numel()
-        ]
-        for weight in written:
-            storage = weight.untyped_storage().data_ptr()
-            names = [
-                entry.name
-                for entry, other in zip(self._entries, weights, strict=True)
-                if other.untyped_storage().data_ptr() == storage
-            ]
-            if len(names) > 1:
-                raise BindError(
-                    f"the model writes to {names[0]}, which shares memory with "
-                    f"{', '.join(names[1:])}",
-                    remedy="give each its own memory",
-                )
-
-
-class _Arguments:
-    """From a call's arguments to the flat inputs."""
-
-    def __init__(self, convention: graph_pb2.CallingConvention, model: torch.nn.Module) -> None:
-        args = convention.args.container.children
-        kwargs = convention.kwargs.container
-        parameters = list(convention.parameters)
-        self._positional = len(args)
-        names = [
-            parameters[index] if index < len(parameters) else f"args[{index}]"
-            for index in range(len(args))
-        ]
-        self._positional_names = names
-        self._keywords = [str(literal_value(key)) for key in kwargs.keys]
-        self._keyword_set = set(self._keywords)
-        trees = [*args, *kwargs.children]
-        self._flatten: list[Flatten] = [
-            compile_flatten(tree, repr(name))
-            for tree, name in zip(trees, [*names, *self._keywords], strict=True)
-        ]
-        try:
-            self._forward: inspect.Signature | None = inspect.signature(model.forward)
-        except (TypeError, ValueError):
-            self._forward = None
-
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any]) -> None:
-        """Puts each leaf into its place; raises InputMismatchError."""
-        if len(args) != self._positional or kwargs.keys() != self._keyword_set:
-            args, kwargs = self._rearrange(args, kwargs)
-        for part, value in zip(self._flatten, args, strict=False):
-            part(value, inputs)
-        for part, name in zip(self._flatten[self._positional :], self._keywords, strict=True):
-            part(kwargs[name], inputs)
-
-    def _rearrange(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call as it was captured: positions or keywords, and defaults filled in."""
-        if self._forward is None:
-            raise InputMismatchError("call it with the arguments of the capture")
-        try:
-            bound = self._forward.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InputMismatchError(f"forward() {error}") from error
-        bound.apply_defaults()
-        flat = self._by_name(bound)
-        taken = [*self._positional_names, *self._keywords]
-        missing = [name for name in taken if flat.get(name, _MISSING) is _MISSING]
-        if missing:
-            raise InputMismatchError(f"the argument {missing[0]!r} is missing; captured had it")
-        for name, value in flat.items():
-            parameter = self._forward.parameters.get(name)
-            default = parameter.default if parameter is not None else _MISSING
-            if name not in taken and value is not default and not _same(value, default):
-                raise InputMismatchError(
-                    f"the argument {name!r} was not given at capture",
-                    remedy="leave it out, or capture the model with it",
-                )
-        return (
-            tuple(flat[name] for name in self._positional_names),
-            {name: flat[name] for name in self._keywords},
+        written = [entry.mutated for entry in self._entries]
+        if (pair := first_shared(weights, written)) is not None:
+            one, other = (self._entries[place].name for place in pair)
+            raise BindError(
+                f"the model writes to {one}, which shares memory with {other}",
+                remedy="give each its own memory",
+            )
+        users_written = [self._signature.inputs[index].mutated for index in self._users]
+        return _Weights(
+            list(map(_address, weights)),
+            [weight.detach() for weight in weights],
+            WriteWatch(users_written, weights, written),
         )
-
-    @staticmethod
-    def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = bound.signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                flat.update(value)
-            elif kind is inspect.Parameter.VAR_POSITIONAL:
-                flat.update({f"args[{len(flat) + i}]": item for i, item in enumerate(value)})
-            else:
-                flat[name] = value
-        return flat
-
-
-def _same(value: Any, default: Any) -> bool:
-    simple = (bool, int, float, str, type(None))
-    return isinstance(value, simple) and type(value) is type(default) and value == default
 
 
 def _device_of(model: torch.nn.Module, device_type: str) -> torch.device:

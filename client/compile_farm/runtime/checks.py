@@ -6,7 +6,7 @@ about a microsecond a tensor. Then ``explain`` looks again, slowly, and names wh
 
 The compiled code checks nothing by itself: with a wrong shape it reads past the end of a tensor
 and answers. So each dtype, device, size and stride is compared on each call, and each symbol with
-its range.
+its range. (Memory that is written to and shared is looked for in ``overlap``.)
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from typing import Any
 
 import torch
 
-from compile_farm.errors import TargetMismatchError
-from compile_farm.runtime.expressions import Linear, as_linear, source, symbols_of, tuple_source
+from compile_farm.errors import CorruptArtifactError, TargetMismatchError
+from compile_farm.runtime.expressions import (
+    Linear,
+    definitions,
+    source,
+    symbols_of,
+    tuple_source,
+)
 from compile_farm.v1 import artifact_pb2, graph_pb2
 
 # Takes all inputs of the Signature that are checked at each call, in order, then the weights.
@@ -35,6 +41,12 @@ def torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
+def in_transform() -> bool:
+    """Whether torch.func (vmap, grad) runs this call: its tensors hide dimensions and memory."""
+    level: int | None = torch._C._functorch.maybe_current_level()
+    return level is not None
+
+
 def strides_fit(tensor: torch.Tensor, strides: Sequence[int]) -> bool:
     """Whether the strides are the ones asked for, where they matter: not for a size of 1, nor for
     an empty tensor."""
@@ -48,25 +60,12 @@ def strides_fit(tensor: torch.Tensor, strides: Sequence[int]) -> bool:
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it with the same strides where its address is not aligned."""
-    if not tensor.data_ptr() % ALIGNMENT:
-        return tensor
-    copy = torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-    )
-    return copy.copy_(tensor)
-
-
-def shares_memory(written: torch.Tensor, others: Sequence[Any]) -> bool:
-    """Whether another of the tensors lies in the storage of the one that is written to."""
-    storage = written.untyped_storage().data_ptr()
-    return any(
-        other is not written
-        and isinstance(other, torch.Tensor)
-        and other.untyped_storage().data_ptr() == storage
-        and other.numel() > 0
-        for other in others
-    )
+    """A copy with the same strides, at an aligned address."""
+    # Its memory is copied as it lies, since the elements of an expanded tensor share theirs.
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    with torch.no_grad():
+        flat = tensor.as_strided((reach,), (1,)).clone()
+        return flat.as_strided(tensor.shape, tensor.stride())
 
 
 class CheckCompiler:
@@ -88,21 +87,25 @@ class CheckCompiler:
         self._device = device
         self._known: set[int] = set()
         self._lines: list[str] = []
-        self._later: list[str] = []
+        # Each size that has a symbol in it: the variable that holds it, and what it should be.
+        self._sizes: list[tuple[str, graph_pb2.Expr]] = []
+        self._strides: list[tuple[str, list[graph_pb2.Expr]]] = []
         self._names: dict[str, Any] = {
             "Tensor": torch.Tensor,
             "Parameter": torch.nn.Parameter,
             "strided": torch.strided,
             "strides_fit": strides_fit,
             "aligned": aligned,
-            "shares_memory": shares_memory,
+            "in_transform": in_transform,
             "carrier": torch.empty(1, dtype=torch.uint8),
-            "min": min,
-            "max": max,
         }
 
     def compile(self) -> Prepare:
-        """The function; see this module's text."""
+        """The function; see this module's text.
+
+        Raises CorruptArtifactError where the signature leaves a size open.
+        """
+        self._require("not in_transform()")
         names = "".join(f"a{index}, " for index in self._checked)
         if names:
             self._lines.append(f"{names}= given")
@@ -111,28 +114,41 @@ class CheckCompiler:
             if entry.WhichOneof("kind") == "tensor":
                 self._tensor(index, entry)
             else:
-                self._scalar(index, entry.scalar)
-        self._bounds()
-        self._writes()
-        lines = [*self._lines, *self._later, *self._alignment()]
-        ordered = ", ".join(self._order())
+                self._require(f"type(a{index}) is int")
+                self._size(f"a{index}", entry.scalar)
+        self._solve()
+        for tensor, exprs in self._strides:
+            strides = tuple_source(self._closed(exprs))
+            self._require(f"{tensor}.stride() == {strides} or strides_fit({tensor}, {strides})")
+        self._alignment()
+        self._carriers()
         values = "".join(f"y{index}, " for index in sorted(self._known))
-        lines.append(f"return [{ordered}], ({values})")
-        body = "\n".join("    " + line for line in lines)
-        allowed = {"type": type, "isinstance": isinstance, "int": int, "bool": bool}
-        namespace: dict[str, Any] = {"__builtins__": allowed, **self._names}
-        exec(compile(f"def prepare(given, weights):\n{body}\n", "<signature>", "exec"), namespace)
-        prepare: Prepare = namespace["prepare"]
-        return prepare
+        self._lines.append(f"return [{', '.join(self._order())}], ({values})")
+        return self._function()
 
     @property
     def known_symbols(self) -> list[int]:
         """The symbols whose values ``prepare`` returns, in its order."""
         return sorted(self._known)
 
-    def _require(self, condition: str, *, later: bool = False) -> None:
-        lines = self._later if later else self._lines
-        lines.append(f"if not ({condition}): return None")
+    def _function(self) -> Prepare:
+        body = "\n".join("        " + line for line in self._lines)
+        text = (
+            "def prepare(given, weights):\n"
+            f"    try:\n{body}\n"
+            "    except ZeroDivisionError:\n        return None\n"
+        )
+        builtins = {"type": type, "int": int, "min": min, "max": max}
+        namespace: dict[str, Any] = {
+            "__builtins__": {**builtins, "ZeroDivisionError": ZeroDivisionError},
+            **self._names,
+        }
+        exec(compile(text, "<signature>", "exec"), namespace)
+        prepare: Prepare = namespace["prepare"]
+        return prepare
+
+    def _require(self, condition: str) -> None:
+        self._lines.append(f"if not ({condition}): return None")
 
     def _name(self, prefix: str, value: Any) -> str:
         name = f"{prefix}{len(self._names)}"
@@ -161,61 +177,62 @@ class CheckCompiler:
             self._lines.append("".join(f"{name}, " for name in names) + f"= {a}.shape")
             for name, size in zip(names, sizes, strict=True):
                 self._size(name, size)
-        strides = tuple_source(list(spec.strides))
-        self._require(f"{a}.stride() == {strides} or strides_fit({a}, {strides})", later=True)
+        self._strides.append((a, list(spec.strides)))
 
     def _size(self, name: str, size: graph_pb2.Expr) -> None:
-        """Defines the size's symbol where it can, and otherwise checks it once all are known."""
-        linear = as_linear(size)
-        if linear is None or linear.symbol in self._known:
-            self._require(f"{name} == {source(size)}", later=True)
-            return
-        self._define(name, linear)
+        if symbols_of(size):
+            self._sizes.append((name, size))
+        else:
+            self._require(f"{name} == {source(size)}")
 
-    def _define(self, name: str, linear: Linear) -> None:
-        self._known.add(linear.symbol)
-        if linear.factor == 1 and linear.offset == 0:
-            self._lines.append(f"y{linear.symbol} = {name}")
-            return
-        self._require(f"({name} - ({linear.offset})) % ({linear.factor}) == 0")
-        self._lines.append(f"y{linear.symbol} = ({name} - ({linear.offset})) // ({linear.factor})")
-
-    def _scalar(self, index: int, expr: graph_pb2.Expr) -> None:
-        a = f"a{index}"
-        self._require(f"isinstance({a}, int) and not isinstance({a}, bool)")
-        self._size(a, expr)
-
-    def _bounds(self) -> None:
+    def _solve(self) -> None:
+        """Defines each symbol from a size that has it, then checks ranges and the other sizes."""
+        # A symbol that stands in no size may stand in a stride.
+        strides = [
+            (f"{tensor}.stride({dimension})", expr)
+            for tensor, exprs in self._strides
+            for dimension, expr in enumerate(exprs)
+            if symbols_of(expr)
+        ]
+        for name, linear in definitions([*self._sizes, *strides]):
+            self._define(name, linear)
         for index in sorted(self._known):
             symbol = self._signature.symbols[index]
             upper = f" <= {int(symbol.maximum)}" if symbol.HasField("maximum") else ""
             self._require(f"{int(symbol.minimum)} <= y{index}{upper}")
+        for name, size in self._sizes:
+            self._require(f"{name} == {source(*self._closed([size]))}")
 
-    def _writes(self) -> None:
-        """An input that is written to may not lie in another's memory: the compiled code would
-        see the write, or not, as its fusion has it."""
-        tensors = [
-            index
-            for index in self._checked
-            if self._signature.inputs[index].WhichOneof("kind") == "tensor"
-        ]
-        for index in tensors:
-            if self._signature.inputs[index].mutated:
-                others = "".join(f"a{other}, " for other in tensors if other != index)
-                self._require(f"not shares_memory(a{index}, ({others}*weights,))", later=True)
+    def _define(self, name: str, linear: Linear) -> None:
+        self._known.add(linear.symbol)
+        rest = f"({name} - {source(linear.offset)})"
+        # A size that does not divide is found when it is checked against its expression.
+        value = rest if linear.factor == 1 else f"{rest} // ({linear.factor})"
+        self._lines.append(f"y{linear.symbol} = {name if linear.plain else value}")
 
-    def _alignment(self) -> list[str]:
-        lines = []
+    def _closed(self, exprs: list[graph_pb2.Expr]) -> list[graph_pb2.Expr]:
+        """The expressions, all of whose symbols have a value by now."""
+        for expr in exprs:
+            if open_symbols := symbols_of(expr) - self._known:
+                raise CorruptArtifactError(
+                    f"the size of symbol {min(open_symbols)} follows from no input"
+                )
+        return exprs
+
+    def _alignment(self) -> None:
         for index in self._checked:
             entry = self._signature.inputs[index]
             if entry.tensor.device_type != "cuda":
                 continue
             a = f"a{index}"
-            if entry.mutated:
-                lines.append(f"if {a}.data_ptr() % {ALIGNMENT}: return None")
-            else:
-                lines.append(f"if {a}.data_ptr() % {ALIGNMENT}: {a} = aligned({a})")
-        return lines
+            cure = "return None" if entry.mutated else f"{a} = aligned({a})"
+            self._lines.append(f"if {a}.data_ptr() % {ALIGNMENT}: {cure}")
+
+    def _carriers(self) -> None:
+        for item in self._compiled_inputs:
+            if item.WhichOneof("kind") == "size_carrier":
+                self._closed([graph_pb2.Expr(symbol=item.size_carrier)])
+                self._require(f"y{item.size_carrier} >= 0")
 
     def _order(self) -> list[str]:
         """The tensors in the compiled code's order; runs of weights as slices."""

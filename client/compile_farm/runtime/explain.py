@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from compile_farm.errors import InputMismatchError
-from compile_farm.runtime.checks import ALIGNMENT, shares_memory, strides_fit, torch_dtype
-from compile_farm.runtime.expressions import as_linear, evaluate, symbols_of
+from compile_farm.errors import InputMismatchError, InvalidGraphError
+from compile_farm.runtime.checks import ALIGNMENT, in_transform, strides_fit, torch_dtype
+from compile_farm.runtime.expressions import Linear, definitions, evaluate, symbols_of
 from compile_farm.v1 import graph_pb2
 
 
@@ -49,70 +49,102 @@ def tensor_problem(
 
 
 def input_mismatch(
-    signature: graph_pb2.Signature,
-    given: Mapping[int, Any],
-    weights: Sequence[torch.Tensor],
-    device: torch.device,
+    signature: graph_pb2.Signature, given: Mapping[int, Any], device: torch.device
 ) -> InputMismatchError:
     """The error for a call whose check failed; ``given`` has the inputs by index."""
-    symbols, problem = _solve(signature, given)
-    if problem:
-        return _error(problem)
+    if in_transform():
+        return InputMismatchError(
+            "compiled code can't run inside torch.func (vmap, grad, jvp)",
+            remedy="call the model itself there",
+        )
+    for index, value in given.items():
+        entry = signature.inputs[index]
+        problem = _kind_problem(entry, value, device)
+        if problem:
+            return _error(f"{_name(entry, index)} {problem}")
+    try:
+        symbols, words = _solve(signature, given)
+    except InvalidGraphError as error:  # a size that divides by zero
+        words = error.message
+    if words:
+        return _error(words)
     for index, value in given.items():
         entry = signature.inputs[index]
         if entry.WhichOneof("kind") == "tensor":
-            words = tensor_problem(entry, value, symbols, device)
-            if words:
-                return _error(f"{_name(entry, index)} {words}")
-            if entry.mutated and shares_memory(value, [*given.values(), *weights]):
-                return _error(
-                    f"{_name(entry, index)} is written to and shares memory with another tensor"
-                )
-            if value.is_cuda and entry.mutated and value.data_ptr() % ALIGNMENT:
-                return _error(f"{_name(entry, index)} is not aligned to {ALIGNMENT} bytes")
-        elif not isinstance(value, int) or value != evaluate(entry.scalar, symbols):
-            return _error(f"{_name(entry, index)} is {value!r}, which does not fit")
+            problem = tensor_problem(entry, value, symbols, device)
+            if problem is None and value.is_cuda and entry.mutated:
+                misaligned = value.data_ptr() % ALIGNMENT
+                problem = f"is not aligned to {ALIGNMENT} bytes" if misaligned else None
+        else:
+            wanted = evaluate(entry.scalar, symbols)
+            problem = f"is {value}, the artifact takes {wanted}" if value != wanted else None
+        if problem:
+            return _error(f"{_name(entry, index)} {problem}")
     return _error("the inputs do not fit the artifact")
+
+
+def shared_memory(entry: graph_pb2.Input, index: int) -> InputMismatchError:
+    """The error for an input that a write of this call would reach, or that writes to another's."""
+    return InputMismatchError(
+        f"{_name(entry, index)} shares memory with another tensor of the call, and one of them is "
+        "written to",
+        remedy="pass a clone()",
+    )
+
+
+def _kind_problem(entry: graph_pb2.Input, value: Any, device: torch.device) -> str | None:
+    """What is wrong with a value whatever the symbols are."""
+    if entry.WhichOneof("kind") == "tensor":
+        return tensor_problem(entry, value, {}, device)
+    return None if type(value) is int else f"is a {type(value).__name__}, the artifact takes an int"
 
 
 def _solve(
     signature: graph_pb2.Signature, given: Mapping[int, Any]
 ) -> tuple[dict[int, int], str | None]:
     """Values of the symbols, and what is wrong with one of them."""
-    symbols: dict[int, int] = {}
+    sizes: list[tuple[tuple[str, int], graph_pb2.Expr]] = []
+    strides: list[tuple[tuple[str, int], graph_pb2.Expr]] = []
     for index, value in given.items():
         entry = signature.inputs[index]
-        pairs: list[tuple[str, Any, graph_pb2.Expr]] = []
-        if entry.WhichOneof("kind") == "tensor" and isinstance(value, torch.Tensor):
-            if value.dim() == len(entry.tensor.sizes):
-                pairs = [
-                    (f"the size of dimension {dimension} of {_name(entry, index)}", size, expr)
-                    for dimension, (size, expr) in enumerate(
-                        zip(value.shape, entry.tensor.sizes, strict=True)
-                    )
-                ]
-        elif isinstance(value, int):
-            pairs = [(_name(entry, index), value, entry.scalar)]
-        for what, number, expr in pairs:
-            linear = as_linear(expr)
-            if linear is None or linear.symbol in symbols:
-                continue
-            root, rest = divmod(number - linear.offset, linear.factor)
-            if rest:
-                return symbols, (
-                    f"{what} is {number}, the artifact takes multiples of {linear.factor}"
-                    + (f" plus {linear.offset}" if linear.offset else "")
-                )
-            symbols[linear.symbol] = root
-            symbol = signature.symbols[linear.symbol]
-            low, high = symbol.minimum, symbol.maximum if symbol.HasField("maximum") else None
-            if root < low or (high is not None and root > high):
-                bottom = linear.factor * low + linear.offset
-                top = "and more"
-                if high is not None:
-                    top = f"to {linear.factor * high + linear.offset}"
-                return symbols, f"{what} is {number}, the artifact takes {bottom} {top}"
+        name = _name(entry, index)
+        if entry.WhichOneof("kind") == "scalar":
+            sizes.append(((name, value), entry.scalar))
+            continue
+        for dimension, (size, expr) in enumerate(zip(value.shape, entry.tensor.sizes, strict=True)):
+            sizes.append(((f"{name}: size of dimension {dimension}", size), expr))
+        for dimension, expr in enumerate(entry.tensor.strides):
+            where = f"{name}: stride of dimension {dimension}"
+            strides.append(((where, value.stride(dimension)), expr))
+    symbols: dict[int, int] = {}
+    for (what, number), linear in definitions([*sizes, *strides]):
+        offset = evaluate(linear.offset, symbols)
+        root, rest = divmod(number - offset, linear.factor)
+        if rest:
+            plus = f" plus {offset}" if offset else ""
+            return symbols, (
+                f"{what} is {number}, the artifact takes multiples of {linear.factor}{plus}"
+            )
+        symbols[linear.symbol] = root
+        problem = _range_problem(signature.symbols[linear.symbol], root, linear, offset)
+        if problem:
+            return symbols, f"{what} is {number}, the artifact takes {problem}"
+    for (what, number), expr in sizes:
+        wanted = evaluate(expr, symbols)
+        if number != wanted:
+            return (
+                symbols,
+                f"{what} is {number}, with the other arguments' sizes it must be {wanted}",
+            )
     return symbols, None
+
+
+def _range_problem(symbol: graph_pb2.Symbol, root: int, linear: Linear, offset: int) -> str | None:
+    low, high = symbol.minimum, symbol.maximum if symbol.HasField("maximum") else None
+    if low <= root and (high is None or root <= high):
+        return None
+    first = linear.factor * low + offset
+    return f"{first} and more" if high is None else f"{first} to {linear.factor * high + offset}"
 
 
 def _name(entry: graph_pb2.Input, index: int) -> str:

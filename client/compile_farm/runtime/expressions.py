@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from compile_farm.errors import InvalidGraphError
 from compile_farm.v1 import graph_pb2
@@ -32,11 +32,20 @@ def source(expr: graph_pb2.Expr) -> str:
     if kind == "symbol":
         return f"y{int(expr.symbol)}"
     operands = [source(operand) for operand in expr.operation.operands]
+    if expr.operation.operator == graph_pb2.OPERATOR_POWER:
+        _check_exponents(expr.operation.operands[1:])
     if expr.operation.operator == graph_pb2.OPERATOR_MINIMUM:
         return f"min({', '.join(operands)})"
     if expr.operation.operator == graph_pb2.OPERATOR_MAXIMUM:
         return f"max({', '.join(operands)})"
     return "(" + _JOIN[expr.operation.operator].join(operands) + ")"
+
+
+def _check_exponents(exponents: Sequence[graph_pb2.Expr]) -> None:
+    # A number raised to itself a few times takes longer to compute than anyone waits.
+    for exponent in exponents:
+        if exponent.WhichOneof("kind") != "constant" or not 0 <= exponent.constant <= 8:
+            raise InvalidGraphError("a size has an exponent that is no small number")
 
 
 def tuple_source(exprs: list[graph_pb2.Expr]) -> str:
@@ -60,41 +69,96 @@ class Linear:
 
     symbol: int
     factor: int
-    offset: int
+    # Has no symbol in it but those that are known.
+    offset: graph_pb2.Expr
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the symbol and nothing else."""
+        return self.factor == 1 and self.offset == _ZERO
 
 
-def as_linear(expr: graph_pb2.Expr) -> Linear | None:
-    """The expression as a linear one of a single symbol, or None."""
-    found = symbols_of(expr)
-    if len(found) != 1:
+_ZERO = graph_pb2.Expr(constant=0)
+
+
+def as_linear(expr: graph_pb2.Expr, known: Set[int] = frozenset()) -> Linear | None:
+    """The expression as a linear one of a single symbol that is not ``known``, or None."""
+    unknown = symbols_of(expr) - known
+    if len(unknown) != 1:
         return None
-    (symbol,) = found
+    (symbol,) = unknown
+    split = _split(expr, symbol)
+    if split is None or split[0] == 0:
+        return None
+    factor, rest = split
+    return Linear(symbol, factor, rest)
+
+
+def _split(expr: graph_pb2.Expr, symbol: int) -> tuple[int, graph_pb2.Expr] | None:
+    """(factor, offset) of ``symbol`` in the expression; None where it is not linear in it."""
+    if symbol not in symbols_of(expr):
+        return 0, expr
     if expr.WhichOneof("kind") == "symbol":
-        return Linear(symbol, 1, 0)
-    if expr.operation.operator not in (graph_pb2.OPERATOR_ADD, graph_pb2.OPERATOR_MULTIPLY):
-        return None
-    factor, offset, count = 1, 0, 0
-    multiply = expr.operation.operator == graph_pb2.OPERATOR_MULTIPLY
-    if not multiply:
-        factor = 0
-    for operand in expr.operation.operands:
-        if operand.WhichOneof("kind") == "constant":
-            if multiply:
-                factor, offset = factor * operand.constant, offset * operand.constant
-            else:
-                offset += operand.constant
-            continue
-        part = as_linear(operand)
-        if part is None:
+        return 1, _ZERO
+    kind, operands = expr.operation.operator, expr.operation.operands
+    if kind == graph_pb2.OPERATOR_ADD:
+        parts = [_split(operand, symbol) for operand in operands]
+        if any(part is None for part in parts):
             return None
-        count += 1
-        if multiply:
-            if count > 1:
-                return None
-            factor, offset = factor * part.factor, factor * part.offset
-        else:
-            factor, offset = factor + part.factor, offset + part.offset
-    return Linear(symbol, factor, offset) if factor else None
+        found = [part for part in parts if part is not None]
+        rest = [offset for _, offset in found if offset != _ZERO]
+        return sum(factor for factor, _ in found), _sum(rest)
+    if kind == graph_pb2.OPERATOR_MULTIPLY:
+        holders = [operand for operand in operands if symbol in symbols_of(operand)]
+        others = [operand for operand in operands if symbol not in symbols_of(operand)]
+        inner = _split(holders[0], symbol) if len(holders) == 1 else None
+        if inner is None or any(symbols_of(other) for other in others):
+            return None
+        scale = 1
+        for other in others:
+            scale *= int(evaluate(other, {}))
+        if inner[1] == _ZERO:
+            return inner[0] * scale, _ZERO
+        product = graph_pb2.Expr()
+        product.operation.operator = graph_pb2.OPERATOR_MULTIPLY
+        product.operation.operands.extend([graph_pb2.Expr(constant=scale), inner[1]])
+        return inner[0] * scale, product
+    return None
+
+
+def _sum(terms: list[graph_pb2.Expr]) -> graph_pb2.Expr:
+    if len(terms) <= 1:
+        return terms[0] if terms else _ZERO
+    total = graph_pb2.Expr()
+    total.operation.operator = graph_pb2.OPERATOR_ADD
+    total.operation.operands.extend(terms)
+    return total
+
+
+Place = TypeVar("Place")
+
+
+def definitions(
+    sizes: Sequence[tuple[Place, graph_pb2.Expr]],
+) -> list[tuple[Place, Linear]]:
+    """From which size each symbol follows, in an order in which they can be computed.
+
+    Plain sizes come first, since they say most clearly what is wrong with them.
+    """
+    found: list[tuple[Place, Linear]] = []
+    known: set[int] = set()
+    for only_plain in (True, False):
+        progress = True
+        while progress:
+            progress = False
+            for place, expr in sizes:
+                linear = as_linear(expr, known)
+                if linear is None or (only_plain and not linear.plain):
+                    continue
+                found.append((place, linear))
+                known.add(linear.symbol)
+                progress = True
+    return found
 
 
 _FUNCTIONS: Mapping[int, Callable[..., Any]] = {

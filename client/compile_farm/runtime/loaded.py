@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from compile_farm.errors import ArtifactError
 from compile_farm.runtime.expressions import evaluate, symbols_of
 from compile_farm.runtime.native import NativeRunner, open_native
 from compile_farm.v1 import artifact_pb2
@@ -38,8 +39,18 @@ class LoadedArtifact:
         with self._lock:
             if index not in self._runners:
                 where = torch.device("cuda", index) if index >= 0 else torch.device("cpu")
-                self._runners[index] = open_native(self._shared_object, where)
+                self._runners[index] = self._open(where)
             return self._runners[index]
+
+    def _open(self, device: torch.device) -> NativeRunner:
+        try:
+            return open_native(self._shared_object, device)
+        except RuntimeError as error:
+            raise ArtifactError(
+                f"{self._shared_object} can't be mapped: {error}",
+                remedy="the local cache must lie where code may be run (no noexec mount): set "
+                "COMPILE_FARM_CACHE",
+            ) from error
 
 
 Finish = Callable[[Sequence[torch.Tensor], Sequence[int]], list[Any]]

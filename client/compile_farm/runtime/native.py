@@ -29,9 +29,25 @@ def open_native(shared_object: Path, device: torch.device) -> NativeRunner:
     bindings: Any = torch._C._aoti
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
-        on_cuda: NativeRunner = bindings.AOTIModelContainerRunnerCuda(
-            str(shared_object), 1, f"cuda:{index}", str(shared_object.parent)
-        )
-        return on_cuda
+        folder = str(shared_object.parent)
+        with torch.cuda.device(index):
+            runner = bindings.AOTIModelContainerRunnerCuda(
+                str(shared_object), 1, f"cuda:{index}", folder
+            )
+        return _OnDevice(runner, index)
     on_cpu: NativeRunner = bindings.AOTIModelContainerRunnerCpu(str(shared_object), 1)
     return on_cpu
+
+
+class _OnDevice:
+    """Runs on its own GPU's current stream; torch's runner takes the current GPU's."""
+
+    def __init__(self, runner: NativeRunner, index: int) -> None:
+        self._run = runner.run
+        self._index = index
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if torch._C._cuda_getDevice() == self._index:
+            return self._run(inputs)
+        with torch.cuda.device(self._index):
+            return self._run(inputs)

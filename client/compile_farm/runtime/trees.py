@@ -6,6 +6,7 @@ this process has imported; nothing is imported because an artifact says so.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,13 @@ def literal_value(literal: graph_pb2.Literal) -> Any:
     return None if kind in (None, "none") else getattr(literal, kind)
 
 
+def same_literal(value: Any, fixed: Any) -> bool:
+    """Whether a call with either does the same: True is not 1, 0.0 not -0.0, and NaN is NaN."""
+    if type(value) is not type(fixed):
+        return False
+    return repr(value) == repr(fixed) if isinstance(fixed, float) else bool(value == fixed)
+
+
 def compile_flatten(tree: graph_pb2.Tree, name: str) -> Flatten:
     """Raises InputMismatchError naming ``name`` when an argument's structure differs."""
     if tree.WhichOneof("kind") == "leaf":
@@ -42,13 +50,7 @@ def compile_flatten(tree: graph_pb2.Tree, name: str) -> Flatten:
     if container.kind == graph_pb2.CONTAINER_KIND_DICT:
         return _flatten_dict(keys, parts, name)
     if container.kind == graph_pb2.CONTAINER_KIND_RECORD:
-        names = [str(key) for key in keys]
-
-        def flatten_record(value: Any, inputs: list[Any]) -> None:
-            for attribute, part in zip(names, parts, strict=True):
-                part(getattr(value, attribute, None), inputs)
-
-        return flatten_record
+        return _flatten_record([str(key) for key in keys], parts, name)
     kind = list if container.kind == graph_pb2.CONTAINER_KIND_LIST else tuple
 
     def flatten_sequence(value: Any, inputs: list[Any]) -> None:
@@ -61,6 +63,25 @@ def compile_flatten(tree: graph_pb2.Tree, name: str) -> Flatten:
             part(item, inputs)
 
     return flatten_sequence
+
+
+def _flatten_record(names: list[str], parts: list[Flatten], name: str) -> Flatten:
+    taken = set(names)
+
+    def flatten_record(value: Any, inputs: list[Any]) -> None:
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            raise InputMismatchError(
+                f"argument {name} is {_shape(value)}, captured was a dataclass"
+            )
+        for field in dataclasses.fields(value):
+            if field.name not in taken and getattr(value, field.name, None) is not None:
+                raise InputMismatchError(
+                    f"argument {name} has {field.name}, which was None at capture"
+                )
+        for attribute, part in zip(names, parts, strict=True):
+            part(getattr(value, attribute, None), inputs)
+
+    return flatten_record
 
 
 def _flatten_dict(keys: list[Any], parts: list[Flatten], name: str) -> Flatten:
@@ -88,8 +109,7 @@ def _flatten_leaf(leaf: graph_pb2.Leaf, name: str) -> Flatten:
     fixed = literal_value(leaf.literal)
 
     def flatten_literal(value: Any, inputs: list[Any]) -> None:
-        same = value is fixed or (type(value) is type(fixed) and value == fixed)
-        if not same and not (value != value and fixed != fixed):  # NaN equals itself here
+        if value is not fixed and not same_literal(value, fixed):
             raise InputMismatchError(
                 f"argument {name} is {_shape(value)}, it was {fixed!r} at capture and is fixed",
                 remedy="capture the model with that value, or pass a tensor",
@@ -141,12 +161,17 @@ def find_class(type_name: str) -> Any:
         found = getattr(found, part, None)
     if not isinstance(found, type):
         raise BindError(
-            f"the model returns a {type_name}, which this process has not imported",
+            f"the model takes or returns a {type_name}, which this process has not imported",
             remedy=f"import {module_name} before binding",
         )
-    is_tuple = issubclass(found, tuple)
-    is_record = hasattr(found, "__dataclass_fields__")
-    if not (is_tuple or is_record):
+    # By its own name, and of a kind that only holds values: never just any callable thing.
+    honest = (found.__module__, found.__qualname__) == (module_name, qualified)
+    holds_values = (
+        hasattr(found, "_fields")
+        or module_name == "torch.return_types"
+        or dataclasses.is_dataclass(found)
+    )
+    if not (honest and holds_values):
         raise BindError(f"{type_name} is neither a named tuple nor a dataclass")
     return found
 
@@ -169,13 +194,12 @@ def _build_alias(alias: graph_pb2.Alias) -> Build:
     dtype = torch_dtype(alias.dtype) if alias.dtype else None
 
     def build(out: Sequence[Any], inp: Callable[[int], torch.Tensor], sym: dict[int, int]) -> Any:
-        base = inp(index)
+        # A result of inference, as all others; and offsets are in elements of its own dtype.
+        base = inp(index).detach()
+        base = base if dtype is None else base.view(dtype)
         offset = evaluate(alias.storage_offset, sym) + base.storage_offset()
-        view = base.as_strided(
-            [evaluate(size, sym) for size in alias.sizes],
-            [evaluate(stride, sym) for stride in alias.strides],
-            offset,
-        )
-        return view if dtype is None else view.view(dtype)
+        sizes = [evaluate(size, sym) for size in alias.sizes]
+        strides = [evaluate(stride, sym) for stride in alias.strides]
+        return base.as_strided(sizes, strides, offset)
 
     return build

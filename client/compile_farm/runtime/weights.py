@@ -15,6 +15,7 @@ import torch
 from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.checks import ALIGNMENT, torch_dtype
 from compile_farm.runtime.explain import tensor_problem
+from compile_farm.runtime.expressions import symbols_of
 from compile_farm.v1 import graph_pb2
 
 Slot = tuple[dict[str, Any], str]
@@ -30,12 +31,39 @@ def check_weights(
             raise InputMismatchError(f"the weight {entry.name or '(unnamed)'} {problem}")
 
 
+def is_fixed(entry: graph_pb2.Input) -> bool:
+    """Whether nothing of the tensor's layout hangs on a symbol, so that one check is enough."""
+    spec = entry.tensor
+    return not any(symbols_of(expr) for expr in (*spec.sizes, *spec.strides))
+
+
 def weight_problem(entry: graph_pb2.Input, weight: Any, device: torch.device) -> str | None:
     """What is wrong with a weight, in words that follow its name; None if nothing is."""
+    if _is_equal(entry.tensor, weight, device):
+        return None
+    if not is_fixed(entry):
+        return "has a size that is not fixed; mark only inputs as dynamic"
     problem = tensor_problem(entry, weight, {}, device)
     if problem is None and weight.is_cuda and weight.data_ptr() % ALIGNMENT:
         return f"is not aligned to {ALIGNMENT} bytes; clone() it"
     return problem
+
+
+def _is_equal(spec: graph_pb2.TensorSpec, weight: Any, device: torch.device) -> bool:
+    """The quick answer, which nearly every weight gets; False means: look closer."""
+    if type(weight) not in (torch.Tensor, torch.nn.Parameter) or weight.layout != torch.strided:
+        return False
+    exprs = (*spec.sizes, *spec.strides)
+    if any(expr.WhichOneof("kind") != "constant" for expr in exprs):
+        return False
+    where = device if spec.device_type == device.type else torch.device(spec.device_type)
+    return (
+        weight.dtype is torch_dtype(spec.dtype)
+        and weight.device == where
+        and (*weight.shape, *weight.stride()) == tuple(expr.constant for expr in exprs)
+        and not (weight.is_neg() or weight.is_conj())
+        and not (weight.is_cuda and weight.data_ptr() % ALIGNMENT)
+    )
 
 
 def find_slots(
