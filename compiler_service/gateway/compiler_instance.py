@@ -23,7 +23,7 @@ from compiler_service.dispatch.protocol import Dispatcher
 from compiler_service.errors import InvalidRequestError, TooLargeError
 from compiler_service.storage.artifact_store import ArtifactStore
 from compiler_service.storage.index_entry import IndexEntry
-from compiler_service.storage.outcome import Hit
+from compiler_service.storage.outcome import Hit, Miss
 
 MAX_LOOKUP_KEYS = 10_000
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -70,10 +70,11 @@ class CompilerInstance:
             if not _KEY.fullmatch(key):
                 raise InvalidRequestError(f"{key[:80]!r} is no key (64 hexadecimal digits)")
         found = await self._store.lookup(keys)
-        # Few at a time may come along whole; for many, only where they lie is told.
-        hits = [
+        # A single one may come along whole; for many, only where they lie is told.
+        references = [
             await self._reference(entry, inline=len(keys) == 1) for entry in found.hits.values()
         ]
+        hits = [reference for reference in references if reference is not None]
         self._hits += len(hits)
         return compiler_pb2.LookupResponse(hits=hits, unavailable_tiers=found.unavailable)
 
@@ -84,9 +85,9 @@ class CompilerInstance:
         capture = await asyncio.to_thread(self._open, request)
         found = await self._store.lookup([request.key])
         entry = found.hits.get(request.key)
-        if entry is not None:
+        reference = await self._reference(entry, inline=True) if entry is not None else None
+        if reference is not None:
             self._hits += 1
-            reference = await self._reference(entry, inline=True)
             yield compiler_pb2.Event(
                 key=request.key, done=compiler_pb2.Done(artifact=reference, hit=True)
             )
@@ -168,12 +169,17 @@ class CompilerInstance:
         answer.done.artifact.inline = outcome.data
         return answer
 
-    async def _reference(self, entry: IndexEntry, *, inline: bool) -> artifact_pb2.ArtifactRef:
+    async def _reference(
+        self, entry: IndexEntry, *, inline: bool
+    ) -> artifact_pb2.ArtifactRef | None:
+        """Where the artifact lies; None if reading it showed that it is corrupt and now gone."""
         reference = artifact_pb2.ArtifactRef(
             key=entry.key, digest=entry.digest, size=entry.size, tier=entry.tier
         )
         if inline and entry.size <= self._inline_bytes:
             outcome = await self._store.read(entry.digest)
+            if isinstance(outcome, Miss):
+                return None
             if isinstance(outcome, Hit):
                 reference.inline, reference.tier = outcome.data, outcome.tier
         return reference

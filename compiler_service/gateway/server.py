@@ -44,7 +44,7 @@ class GatewayServer:
         )
         compiler_pb2_grpc.add_CompilerServicer_to_server(CompilerService(compiler), self._server)  # type: ignore[no-untyped-call]
         compiler_pb2_grpc.add_ArtifactsServicer_to_server(ArtifactsService(artifacts), self._server)  # type: ignore[no-untyped-call]
-        self._health = health.aio.HealthServicer()
+        self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         services = [
             service.full_name for service in compiler_pb2.DESCRIPTOR.services_by_name.values()
