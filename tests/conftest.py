@@ -1,3 +1,3 @@
-"""Makes the servers and tiers of tests/servers.py and tests/tiers.py fixtures of every test."""
+"""Makes the servers, tiers and farms of tests/*.py fixtures of every test."""
 
-pytest_plugins = ["tests.servers", "tests.tiers"]
+pytest_plugins = ["tests.servers", "tests.tiers", "tests.farms"]

@@ -1,7 +1,7 @@
 """A tier with a back door: its URL, and ways to look and to tamper behind the store's back.
 
-In: a folder, a Redis or a bucket. Out: the fixture ``make_tier``, which makes a ``TierUnderTest`` of
-a kind: "disk", "redis", "s3".
+In: a folder, a Redis or a bucket. Out: the fixture ``make_tier``, which makes a ``TierUnderTest``
+of a kind: "disk", "redis", "s3".
 """
 
 from __future__ import annotations

@@ -96,13 +96,15 @@ async def test_s3_killed_what_redis_has_is_answered_and_the_rest_is_unavailable(
 
 
 async def test_s3_frozen_a_large_batch_waits_once_and_not_for_each_key(
-    s3_server: S3Server, tmp_path: Path
+    s3_server: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(f"disk:{tmp_path}", s3_server.url(s3_server.new_bucket())) as store:
         entry = await store.publish(KEY, DATA)
         s3_server.freeze()
         absent = [f"{number:064x}" for number in range(5000)]
         assert await store.lookup([*absent, KEY]) == LookupResult({KEY: entry}, ("s3",))
+        # The first key's timeout ended it, and not the far later limit of the whole batch.
+        assert "Read timeout" in caplog.text
         # It rests now: the next caller is not kept waiting at all, and reads the reason.
         unread = await store.read("00" * 32)
         assert isinstance(unread, Unavailable)
