@@ -1,4 +1,4 @@
-"""Small models whose artifacts the loading tests run, and the artifacts: really compiled and signed.
+"""Small models that the loading tests run, and their artifacts: really compiled, and signed.
 
 ``python -m tests.loadable FOLDER`` compiles all that FOLDER lacks, in a process of its own, since
 the tests of loading must not have the compiler imported. The first run takes a minute or two; later
@@ -52,7 +52,7 @@ class Affine(torch.nn.Module):
 
 
 class Nested(torch.nn.Module):
-    """Containers in and out, aliases of the input, a size as result, a fixed flag, a tied weight."""
+    """Containers in and out, aliases, a size as result, a fixed flag, a tied weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +78,9 @@ class Nested(torch.nn.Module):
 
 class Cache(torch.nn.Module):
     """Writes to buffers and to an argument."""
+
+    keys: torch.Tensor
+    steps: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,6 +171,7 @@ def artifact_bytes(name: str) -> bytes:
                     "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "inductor"),
                     **os.environ,
                 }
+                environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
                 subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=280)
     return path.read_bytes()
 

@@ -143,8 +143,8 @@ def _meet(
 ) -> bool:
     """Whether two layouts meet whose first bytes lie ``distance`` apart: paints one, looks with the
     other. Remembered, since the same caches come with each call."""
-    if _dense(sizes, strides) or _dense(other_sizes, other_strides):
-        return True  # one of them has no gaps for the other to lie in
+    if _dense(sizes, strides) and _dense(other_sizes, other_strides):
+        return True  # their intervals cross, and neither has gaps
     low = min(0, distance)
     ends = [
         offset + (sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) + 1) * size

@@ -2,8 +2,8 @@
 
 In: every input of the Signature in order, tensors and Python integers. Out: its outputs in order.
 Weights come along with each call; they are checked when they move and compared by address
-otherwise, which costs a tenth. (Dynamo's guards have compared their dtypes and sizes before; to hold
-on to the weights here, so that no others come to lie at the same addresses, would keep a dead
+otherwise, which costs a tenth. (Dynamo's guards have compared their dtypes and sizes before. To
+hold on to the weights here, so that no others come to lie at the same addresses, would keep a dead
 model's alive.)
 """
 
