@@ -82,9 +82,7 @@ class SymbolTable:
         )
         if high is not None:
             message.maximum = high
-        hint = env.backed_var_to_val.get(symbol) if hasattr(env, "backed_var_to_val") else None
-        if hint is None and hasattr(env, "var_to_val"):
-            hint = env.var_to_val.get(symbol)
+        hint = env.backed_var_to_val.get(symbol)
         message.hint = int(hint) if hint is not None else max(message.minimum, 2)
         self.symbols.append(message)
         self._index[symbol] = len(self.symbols) - 1
