@@ -1,0 +1,47 @@
+"""List what a farm has, newest first."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from compile_farm.cli.common import (
+    add_farm_arguments,
+    open_farm,
+    print_json,
+    print_table,
+    readable_bytes,
+)
+
+HELP = "list what a farm has"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_farm_arguments(parser)
+    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Prints the list."""
+    with open_farm(given) as farm:
+        found = list(farm.artifacts(given.limit))
+    if given.json:
+        print_json(
+            [
+                {"key": one.key, "digest": one.digest, "size": one.size, "created": one.created}
+                for one in found
+            ]
+        )
+        return 0
+    rows = [
+        (
+            one.key,
+            one.digest[:16],
+            readable_bytes(one.size),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created)),
+        )
+        for one in found
+    ]
+    print_table(rows, ("KEY", "ARTIFACT", "SIZE", "CREATED"))
+    return 0

@@ -1,0 +1,111 @@
+"""Capture a model of yours and have the farm compile it.
+
+FACTORY is a function without parameters that returns (model, args), (model, args, kwargs), or a
+dict with model, args, kwargs and dynamic_shapes:
+
+  compile-farm compile model.py:make
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compile_farm.cli.common import add_farm_arguments, open_farm, print_json, readable_bytes
+
+if TYPE_CHECKING:
+    from compile_farm.job import Job
+
+HELP = "compile a model of yours"
+_BAR = 28
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument("factory", metavar="FILE.py:FACTORY", help="or package.module:factory")
+    add_farm_arguments(parser)
+    parser.add_argument("--effort", choices=("fast", "tuned"), default="fast")
+    parser.add_argument(
+        "--numerics",
+        choices=("strict", "fast"),
+        default="strict",
+        help="strict keeps eager's rounding in bfloat16 and float16",
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="copy the artifact's files here")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Captures, compiles, and prints the key."""
+    from compile_farm.cli.factory import load_request
+
+    with open_farm(given) as farm:
+        farm.capabilities()  # a farm that is away is told before minutes of capturing
+        _say("capturing", given.json)
+        begin = time.perf_counter()
+        request = load_request(given.factory)
+        job = farm.submit(
+            request.model,
+            request.args,
+            request.kwargs,
+            request.dynamic_shapes,
+            effort=given.effort,
+            numerics=given.numerics,
+        )
+        try:
+            _follow(job, given.json)
+            artifact = job.result()
+        except KeyboardInterrupt:
+            job.cancel()
+            raise
+        seconds = time.perf_counter() - begin
+        if given.out is not None:
+            shutil.copytree(artifact.open().folder, given.out, dirs_exist_ok=True)
+    size = sum(entry.size for entry in artifact.manifest.files)
+    if given.json:
+        print_json(
+            {
+                "key": artifact.key,
+                "digest": artifact.digest,
+                "hit": job.hit,
+                "seconds": round(seconds, 3),
+                "code_bytes": size,
+            }
+        )
+        return 0
+    print(f"key       {artifact.key}")
+    print(f"artifact  {artifact.digest}")
+    print(
+        f"code      {readable_bytes(size)}, {'a hit' if job.hit else 'compiled'}, {seconds:.1f} s"
+    )
+    print(f"\nload it with  farm.artifact({artifact.key[:8]!r}...).bind(model)")
+    return 0
+
+
+def _follow(job: Job, quiet: bool) -> None:
+    """A bar on a terminal, a line for each stage elsewhere."""
+    if quiet:
+        return
+    terminal = sys.stderr.isatty()
+    last = ""
+    while not job.done():
+        progress = job.progress
+        words = f"{progress.stage} {progress.detail}".strip()
+        if terminal:
+            full = round(progress.fraction * _BAR)
+            bar = "#" * full + "." * (_BAR - full)
+            print(f"\r[{bar}] {progress.fraction:4.0%} {words:40.40}", end="", file=sys.stderr)
+        elif words != last:
+            print(f"{progress.fraction:4.0%} {words}", file=sys.stderr)
+        last = words
+        time.sleep(0.1)
+    if terminal:
+        print("\r" + " " * (_BAR + 50) + "\r", end="", file=sys.stderr)
+
+
+def _say(words: str, quiet: bool) -> None:
+    if not quiet:
+        print(words, file=sys.stderr)

@@ -1,0 +1,45 @@
+"""Check whether a worker can work on this machine, and say what to do if not.
+
+Compiles, loads and runs a small graph in a sandbox, as a worker does before it takes work. The
+first run on a machine takes a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from compile_farm.cli.common import add_json_argument, print_json
+
+HELP = "check whether a worker can work here"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda:N")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the data folder of serve")
+    add_json_argument(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Prints each check; 1 if one did not pass."""
+    from compile_farm.cli import UsageError
+
+    try:
+        from compiler_service.config import default_data_dir
+        from compiler_service.worker.doctor import run_doctor
+    except ImportError as error:
+        raise UsageError(
+            f"the server's packages are not installed ({error.name} is missing)",
+            remedy="pip install 'compile-farm[server]'",
+        ) from error
+    report = run_doctor(given.device, (given.data or default_data_dir()) / "worker")
+    if given.json:
+        print_json({"passed": report.passed, "checks": [asdict(one) for one in report.checks]})
+        return 0 if report.passed else 1
+    for check in report.checks:
+        print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.detail}")
+        if check.remedy:
+            print(f"      what to do: {check.remedy}")
+    return 0 if report.passed else 1

@@ -1,0 +1,111 @@
+"""Gets a user's model: FILE.py:FACTORY or package.module:factory, called without arguments.
+
+A mistake in the user's file is told with their own line, not with ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from compile_farm.cli import UsageError
+
+_SHAPE = (
+    "return (model, args), (model, args, kwargs), or a dict with model, args, and if need be "
+    "kwargs and dynamic_shapes"
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a factory gave."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+
+
+def load_request(where: str) -> Request:
+    """Imports and calls the factory; raises UsageError for any mistake in it."""
+    path, colon, name = where.rpartition(":")
+    if not colon or not path or not name.isidentifier():
+        raise UsageError(f"{where!r} is not FILE.py:FACTORY", remedy="for instance model.py:make")
+    module = _import(path)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        have = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise UsageError(
+            f"{path} has no function {name!r}", remedy=f"it has {', '.join(have[:12]) or 'none'}"
+        )
+    try:
+        made = factory()
+    except Exception as error:
+        raise UsageError(_in_their_words(error, f"{name}() raised"), remedy="mend it") from error
+    return _request(made, name)
+
+
+def _import(path: str) -> ModuleType:
+    try:
+        if not path.endswith(".py"):
+            sys.path.insert(0, "")
+            return importlib.import_module(path)
+        file = Path(path)
+        if not file.is_file():
+            raise UsageError(f"there is no file {path}")
+        # As if it were run: its neighbours can be imported.
+        sys.path.insert(0, str(file.resolve().parent))
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            _in_their_words(error, f"{path} can't be imported"), remedy="mend it"
+        ) from error
+
+
+def _in_their_words(error: Exception, what: str) -> str:
+    """The error and the last line of their code that led to it."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    text = f"{what} {type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return f"{what}: {error.msg} ({Path(error.filename or '?').name}, line {error.lineno})"
+    if own:
+        text += f"\n  {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}"
+    return text
+
+
+def _request(made: Any, name: str) -> Request:
+    if isinstance(made, dict):
+        unknown = set(made) - {"model", "args", "kwargs", "dynamic_shapes"}
+        if unknown or "model" not in made or "args" not in made:
+            raise UsageError(f"{name}() gave a dict with the keys {sorted(made)}", remedy=_SHAPE)
+        parts = made
+    elif isinstance(made, tuple) and len(made) in (2, 3):
+        parts = dict(zip(("model", "args", "kwargs"), made, strict=False))
+    else:
+        raise UsageError(f"{name}() gave a {type(made).__name__}", remedy=_SHAPE)
+    args = parts["args"]
+    if not isinstance(args, tuple | list):
+        raise UsageError(
+            f"the args that {name}() gave are a {type(args).__name__}",
+            remedy="give a tuple: (x,) for a single argument",
+        )
+    return Request(
+        parts["model"], tuple(args), parts.get("kwargs") or {}, parts.get("dynamic_shapes")
+    )
