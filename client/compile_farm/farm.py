@@ -223,13 +223,13 @@ class Farm:
 
     def _capabilities(self) -> compiler_pb2.GetCapabilitiesResponse:
         capabilities = self.capabilities()
-        if not self._explicit:
+        if self._explicit is None:
             self._accept(capabilities.public_keys)
         return capabilities
 
     def _trust(self) -> TrustStore:
         """The keys that may sign; asks a farm on loopback at first use."""
-        if self._explicit:
+        if self._explicit is not None:
             return self._explicit
         if self._shown is None:
             self._accept(self.capabilities().public_keys)
@@ -248,8 +248,9 @@ class Farm:
 
     def _local_trust(self) -> TrustStore:
         """The same without asking anyone."""
-        if self._explicit or self._shown is not None:
-            return self._explicit or self._shown or TrustStore()
+        known = self._shown if self._explicit is None else self._explicit
+        if known is not None:
+            return known
         address = self._address()
         return self._first_use.recall(str(address)) if address.is_loopback else TrustStore()
 
@@ -288,9 +289,10 @@ def device_type_of(capture: graph_pb2.Capture) -> str:
     return "cuda" if "cuda" in kinds else "cpu"
 
 
-def _trust_store(keys: str | Iterable[str | bytes] | None) -> TrustStore:
+def _trust_store(keys: str | Iterable[str | bytes] | None) -> TrustStore | None:
+    """None where nobody said whom to trust; an empty list trusts no one."""
     if keys is None:
-        return TrustStore.from_environment()
+        return TrustStore.from_environment() or None
     if isinstance(keys, str):
         return TrustStore.parse(keys)
     found: list[bytes] = []

@@ -132,12 +132,11 @@ class Transport:
 
     def compile(self, request: compiler_pb2.CompileRequest) -> EventStream:
         """The job's events; reading them raises the errors of errors.py."""
-        return _Stream(self._compiler.Compile(request), self._words)
+        return self._stream(self._compiler.Compile, request)
 
     def watch(self, job_id: str) -> EventStream:
         """The events of a job from its latest on."""
-        request = compiler_pb2.WatchRequest(job_id=job_id)
-        return _Stream(self._compiler.Watch(request), self._words)
+        return self._stream(self._compiler.Watch, compiler_pb2.WatchRequest(job_id=job_id))
 
     def read(self, ref: artifact_pb2.ArtifactRef) -> bytes:
         """An artifact's bytes, their digest checked; goes on where a transfer broke off."""
@@ -180,6 +179,12 @@ class Transport:
             raise FarmUnavailableError(
                 f"the farm at {self._address} sent {len(data)} of {total} bytes", retryable=True
             )
+
+    def _stream(self, call: Callable[[Any], Any], request: Any) -> EventStream:
+        try:
+            return _Stream(call(request), self._words)
+        except ValueError as error:  # what grpc says of a channel that was closed
+            raise CompileFarmError(f"the connection to {self._address} was closed") from error
 
     def _ask(self, call: Callable[..., Message], request: Any) -> Message:
         try:

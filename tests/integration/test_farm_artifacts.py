@@ -151,6 +151,14 @@ def test_given_keys_count_and_the_farms_own_word_does_not(
     Farm(server.url, trusted_keys=[other, PUBLIC_KEY], cache_dir=tmp_path).artifact(key)
 
 
+def test_an_empty_list_of_keys_trusts_nobody(
+    server: ScriptedFarm, data: bytes, key: str, tmp_path: Path
+) -> None:
+    server.add(key, data)
+    with pytest.raises(UntrustedArtifactError, match="trusted: none"):
+        Farm(server.url, trusted_keys=[], cache_dir=tmp_path).artifact(key)
+
+
 def test_a_farm_elsewhere_needs_its_key_beforehand(
     server: ScriptedFarm, data: bytes, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

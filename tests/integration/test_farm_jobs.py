@@ -254,6 +254,18 @@ def test_a_lower_served_level_is_asked_for(
     assert server.requests[0].target == lower
 
 
+def test_closing_the_farm_ends_its_jobs(
+    server: ScriptedFarm, farm: Farm, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.compiles = [[queued(), threading.Event()]]
+    job = submit(farm)
+    next(job.events())
+    farm.close()
+    with pytest.raises(CompileFarmError, match=r"[Cc]losed"):
+        job.result(60)
+    assert not [record for record in caplog.records if record.name.startswith("compile_farm")]
+
+
 @pytest.mark.parametrize(("name", "value"), [("effort", "max"), ("numerics", "exact")])
 def test_unknown_options_are_named(farm: Farm, name: str, value: str) -> None:
     with pytest.raises(CompileFarmError, match=f"the {name} is '{value}'"):
