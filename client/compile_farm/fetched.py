@@ -7,6 +7,7 @@ binds. torch is imported only there, so that a CI runner without it can still fe
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compile_farm.cache import CachedArtifact
@@ -44,6 +45,11 @@ class Artifact:
     def manifest(self) -> artifact_pb2.Manifest:
         """Signature, target, verification and report."""
         return self._cached.manifest
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie in the local cache."""
+        return self._cached.folder
 
     def open(self) -> LoadedArtifact:
         """The code, ready to run on any device of its target; opened once.

@@ -63,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
             raise
         seconds = time.perf_counter() - begin
         if given.out is not None:
-            shutil.copytree(artifact.open().folder, given.out, dirs_exist_ok=True)
+            shutil.copytree(artifact.folder, given.out, dirs_exist_ok=True)
     size = sum(entry.size for entry in artifact.manifest.files)
     if given.json:
         print_json(
@@ -78,9 +78,8 @@ def run(given: argparse.Namespace) -> int:
         return 0
     print(f"key       {artifact.key}")
     print(f"artifact  {artifact.digest}")
-    print(
-        f"code      {readable_bytes(size)}, {'a hit' if job.hit else 'compiled'}, {seconds:.1f} s"
-    )
+    how = "a hit" if job.hit else "compiled"
+    print(f"code      {readable_bytes(size)}, {how}, {seconds:.1f} s")
     print(f"\nload it with  farm.artifact({artifact.key[:8]!r}...).bind(model)")
     return 0
 

@@ -62,7 +62,8 @@ def _import(path: str) -> ModuleType:
         # As if it were run: its neighbours can be imported.
         sys.path.insert(0, str(file.resolve().parent))
         spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
         spec.loader.exec_module(module)
