@@ -1,11 +1,16 @@
 # Everything a person or CI calls. `make demo` and `make test` set up what they need themselves.
 #
 #   make demo                          in a virtual environment of its own
-#   make demo VENV=none PYTHON=python3 with an interpreter that has torch already (a GPU machine)
+#   make demo VENV=none PYTHON=python3 with an interpreter that has torch already (a GPU machine
+#                                      without a network): nothing is installed
 
 VENV ?= .venv
-PYTHON ?= $(shell scripts/find-python)
+ifndef PYTHON
+PYTHON := $(shell scripts/find-python)
+endif
+STUBS := client/compile_farm/v1
 STUBS_VENV := .cache/stubs-venv
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 
 ifeq ($(VENV),none)
 PY := PYTHONPATH=client:. $(PYTHON)
@@ -16,7 +21,7 @@ READY := $(VENV)/.ready
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-gpu lint protos check-protos benchmark clean
+.PHONY: help demo test test-slow test-gpu lint protos check-protos benchmark clean redis
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,9 +39,9 @@ test-gpu: $(READY) ## the tests that need a CUDA GPU; they skip without one
 	$(PY) -m pytest -m gpu -p no:cacheprovider --timeout 600
 
 lint: $(READY) ## formatting, style and types
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 protos: $(STUBS_VENV)/.ready ## generate the stubs in client/compile_farm/v1 from protos/
 	$(STUBS_VENV)/bin/python -m grpc_tools.protoc -Iprotos --python_out=client --pyi_out=client \
@@ -45,25 +50,30 @@ protos: $(STUBS_VENV)/.ready ## generate the stubs in client/compile_farm/v1 fro
 		protos/compile_farm/v1/compiler.proto
 
 check-protos: protos ## fail if the committed stubs are not what the protos give
-	git diff --exit-code -- client/compile_farm/v1
+	git diff --exit-code -- $(STUBS)
+	@new="$$(git ls-files --others --exclude-standard -- $(STUBS))"; \
+		test -z "$$new" || { echo "stubs that are not committed: $$new" >&2; exit 1; }
 
 benchmark: $(READY) ## measure cold starts; writes benchmarks/results/
 	$(PY) -m benchmarks.cold_start
 
 clean: ## remove what make made
-	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(filter-out none,$(VENV)) .cache build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: redis
+# The tests talk to a real Redis.
 redis:
-	@scripts/install-redis
+	@scripts/install-redis.sh
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)"
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	touch $@
+	$(VENV)/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
 
 # protobuf 6.31 generates code that loads on protobuf 6 and 7; the tests' own environment has 7.
 $(STUBS_VENV)/.ready:
+	@test -n "$(PYTHON)"
 	$(PYTHON) -m venv $(STUBS_VENV)
-	$(STUBS_VENV)/bin/python -m pip install --quiet grpcio-tools==1.74.0 'setuptools<81'
-	touch $@
+	$(STUBS_VENV)/bin/python $(PIP_INSTALL) grpcio-tools==1.74.0 'setuptools<81'
+	@touch $@
