@@ -1,17 +1,19 @@
 """``compile-farm``: the command line. One file a command; this one finds and runs it.
 
-Exit codes: 0 done; 1 the farm tried and failed, or something is unhealthy; 2 a mistake in the
-command or in the user's file; 3 the farm can't be reached; 130 interrupted.
+In: arguments. Out: an exit code (the epilog of --help lists them), results on stdout, progress and
+errors on stderr. Loads neither torch nor grpc before a command needs them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from compile_farm.cli.common import UsageError
 from compile_farm.errors import CompileFailedError, CompileFarmError, FarmUnavailableError
 
 EXIT_DONE, EXIT_FAILED, EXIT_MISTAKE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -21,17 +23,11 @@ _COMMANDS = ("serve", "compile", "status", "artifacts", "report", "doctor")
 _EPILOG = """\
 exit codes:
   0    done
-  1    the farm tried and failed, or something is unhealthy
+  1    it could not be done: the compile failed, the farm lacks it, something is unhealthy
   2    a mistake in the command or in your file
-  3    the farm can't be reached
+  3    the farm can't be reached; trying again may work
   130  interrupted
-
-The farm's address comes from --url, else COMPILE_FARM_URL, else 127.0.0.1:8815.
 """
-
-
-class UsageError(CompileFarmError):
-    """A mistake in the command, or in the file that it names."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     try:
         code: int = given.run(given)
+        # Here, where a reader that has gone is no surprise, and not when the interpreter ends.
+        sys.stdout.flush()
         return code
     except UsageError as error:
         return _complain(error, EXIT_MISTAKE)
@@ -53,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (head, less) has seen enough.
-        sys.stderr.close()
+        # The reader of a pipe (head, less) has seen enough; what is left has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
 
 
@@ -73,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
             name,
             help=module.HELP,
             description=module.__doc__,
+            epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)

@@ -8,6 +8,7 @@ import time
 from compile_farm.cli.common import (
     add_farm_arguments,
     open_farm,
+    positive_whole,
     print_json,
     print_table,
     readable_bytes,
@@ -19,7 +20,13 @@ HELP = "list what a farm has"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     add_farm_arguments(parser)
-    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument(
+        "--limit",
+        type=positive_whole,
+        default=50,
+        metavar="N",
+        help="at most so many (default %(default)s)",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -27,12 +34,7 @@ def run(given: argparse.Namespace) -> int:
     with open_farm(given) as farm:
         found = list(farm.artifacts(given.limit))
     if given.json:
-        print_json(
-            [
-                {"key": one.key, "digest": one.digest, "size": one.size, "created": one.created}
-                for one in found
-            ]
-        )
+        print_json(found)
         return 0
     rows = [
         (

@@ -1,22 +1,34 @@
-"""What several commands share: the farm's address, JSON, and columns."""
+"""What several commands share: the farm's address, types of arguments, JSON, and columns."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+
+from compile_farm.errors import CompileFarmError
 
 if TYPE_CHECKING:
     from compile_farm.farm import Farm
 
 
+class UsageError(CompileFarmError):
+    """A mistake in the command, or in the file that it names."""
+
+
 def add_farm_arguments(parser: argparse.ArgumentParser) -> None:
     """--url, --trust and --json."""
-    parser.add_argument("--url", metavar="HOST:PORT", help="the farm's address")
+    parser.add_argument(
+        "--url",
+        metavar="HOST:PORT",
+        help="the farm's address, grpcs://HOST:PORT for TLS (default: COMPILE_FARM_URL, then "
+        "127.0.0.1:8815)",
+    )
     parser.add_argument(
         "--trust",
         action="append",
@@ -32,18 +44,80 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for another program")
 
 
-def open_farm(given: argparse.Namespace) -> Farm:
-    """The farm that the arguments name."""
-    from compile_farm.farm import Farm
+def device(text: str) -> str:
+    """ "auto", "cpu", "cuda" or "cuda:N"."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not auto, cpu or cuda:N")
+    return text
 
-    return Farm(given.url, trusted_keys=given.trust)
+
+def positive(text: str) -> float:
+    """A finite number over 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
+    return number
+
+
+def positive_whole(text: str) -> int:
+    """A whole number over 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number over 0")
+    return int(text)
+
+
+def open_farm(given: argparse.Namespace) -> Farm:
+    """The farm that the arguments name; raises UsageError for an address or key that is none."""
+    from compile_farm.farm import Farm
+    from compile_farm.transport import Address
+
+    try:
+        farm = Farm(given.url, trusted_keys=given.trust)
+        Address(farm.url)
+    except CompileFarmError as error:
+        raise UsageError(error.message, remedy=error.remedy) from error
+    return farm
 
 
 def print_json(value: Any) -> None:
     """A message or plain values, as JSON."""
+    print(json.dumps(_plain(value), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """Messages as dicts of all their fields.
+
+    Not protobuf's own JSON, which leaves out what is 0 and writes 64-bit numbers as strings: both
+    surprise who compares them in a script.
+    """
     if isinstance(value, Message):
-        value = MessageToDict(value, preserving_proto_field_name=True)
-    print(json.dumps(value, indent=2))
+        return {
+            field.name: _named(field.enum_type, _plain(getattr(value, field.name)))
+            for field in value.DESCRIPTOR.fields
+            if not field.has_presence or value.HasField(field.name)
+        }
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value]
+
+
+def _named(enum: Any, value: Any) -> Any:
+    """ROLE_BUFFER and not 2; a value newer than this client stays a number."""
+    if enum is None:
+        return value
+    if isinstance(value, list):
+        return [_named(enum, one) for one in value]
+    known = enum.values_by_number.get(value)
+    return known.name if known else value
 
 
 def print_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:

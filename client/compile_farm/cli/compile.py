@@ -9,15 +9,22 @@ dict with model, args, kwargs and dynamic_shapes:
 from __future__ import annotations
 
 import argparse
-import shutil
+import contextlib
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compile_farm.cli.common import add_farm_arguments, open_farm, print_json, readable_bytes
+from compile_farm.cli.common import (
+    UsageError,
+    add_farm_arguments,
+    open_farm,
+    print_json,
+    readable_bytes,
+)
 
 if TYPE_CHECKING:
+    from compile_farm.fetched import Artifact
     from compile_farm.job import Job
 
 HELP = "compile a model of yours"
@@ -28,33 +35,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.add_argument("factory", metavar="FILE.py:FACTORY", help="or package.module:factory")
     add_farm_arguments(parser)
-    parser.add_argument("--effort", choices=("fast", "tuned"), default="fast")
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "tuned"),
+        default="fast",
+        help="tuned measures several ways to compile it and takes the fastest (default "
+        "%(default)s)",
+    )
     parser.add_argument(
         "--numerics",
         choices=("strict", "fast"),
         default="strict",
-        help="strict keeps eager's rounding in bfloat16 and float16",
+        help="strict keeps eager's rounding in bfloat16 and float16 (default %(default)s)",
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="copy the artifact's files here")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the signed artifact, a zip, here too"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
     """Captures, compiles, and prints the key."""
     from compile_farm.cli.factory import load_request
 
+    if given.out is not None and not given.out.parent.is_dir():
+        raise UsageError(f"--out: there is no folder {given.out.parent}")
     with open_farm(given) as farm:
         farm.capabilities()  # a farm that is away is told before minutes of capturing
         _say("capturing", given.json)
         begin = time.perf_counter()
-        request = load_request(given.factory)
-        job = farm.submit(
-            request.model,
-            request.args,
-            request.kwargs,
-            request.dynamic_shapes,
-            effort=given.effort,
-            numerics=given.numerics,
-        )
+        # What the model prints is no result of this command.
+        with contextlib.redirect_stdout(sys.stderr):
+            request = load_request(given.factory)
+            job = farm.submit(
+                request.model,
+                request.args,
+                request.kwargs,
+                request.dynamic_shapes,
+                effort=given.effort,
+                numerics=given.numerics,
+            )
         try:
             _follow(job, given.json)
             artifact = job.result()
@@ -62,8 +81,8 @@ def run(given: argparse.Namespace) -> int:
             job.cancel()
             raise
         seconds = time.perf_counter() - begin
-        if given.out is not None:
-            shutil.copytree(artifact.folder, given.out, dirs_exist_ok=True)
+    if given.out is not None:
+        _write(artifact, given.out)
     size = sum(entry.size for entry in artifact.manifest.files)
     if given.json:
         print_json(
@@ -80,8 +99,21 @@ def run(given: argparse.Namespace) -> int:
     print(f"artifact  {artifact.digest}")
     how = "a hit" if job.hit else "compiled"
     print(f"code      {readable_bytes(size)}, {how}, {seconds:.1f} s")
-    print(f"\nload it with  farm.artifact({artifact.key[:8]!r}...).bind(model)")
+    print(f'load it   farm.artifact("{artifact.key}").bind(model)')
     return 0
+
+
+def _write(artifact: Artifact, out: Path) -> None:
+    """The zip again, from its parts in the local cache; signed as it was."""
+    from compile_farm.artifact import SIGNATURE_NAME, pack, parse_signature
+
+    signature = parse_signature((artifact.folder / SIGNATURE_NAME).read_bytes())
+    manifest = artifact.manifest
+    files = {entry.name: (artifact.folder / entry.name).read_bytes() for entry in manifest.files}
+    try:
+        out.write_bytes(pack(manifest, files, lambda _: signature))
+    except OSError as error:
+        raise UsageError(f"--out: {error}") from error
 
 
 def _follow(job: Job, quiet: bool) -> None:

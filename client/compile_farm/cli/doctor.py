@@ -10,22 +10,26 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from compile_farm.cli.common import add_json_argument, print_json
+from compile_farm.cli.common import UsageError, add_json_argument, device, print_json
 
 HELP = "check whether a worker can work here"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda:N")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the data folder of serve")
+    parser.add_argument(
+        "--device",
+        type=device,
+        default="auto",
+        metavar="auto|cpu|cuda:N",
+        help="default %(default)s",
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="as given to serve")
     add_json_argument(parser)
 
 
 def run(given: argparse.Namespace) -> int:
     """Prints each check; 1 if one did not pass."""
-    from compile_farm.cli import UsageError
-
     try:
         from compiler_service.config import default_data_dir
         from compiler_service.worker.doctor import run_doctor

@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from compile_farm.cli import UsageError
+from compile_farm.cli.common import UsageError
 
 _SHAPE = (
     "return (model, args), (model, args, kwargs), or a dict with model, args, and if need be "
@@ -42,12 +43,13 @@ def load_request(where: str) -> Request:
     if not callable(factory):
         have = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise UsageError(
-            f"{path} has no function {name!r}", remedy=f"it has {', '.join(have[:12]) or 'none'}"
+            f"{path} has no function {name!r}",
+            remedy=f"name one of {', '.join(have[:12])}" if have else "write one",
         )
     try:
         made = factory()
-    except Exception as error:
-        raise UsageError(_in_their_words(error, f"{name}() raised"), remedy="mend it") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(_in_their_words(error, f"{name}() raised")) from error
     return _request(made, name)
 
 
@@ -61,33 +63,39 @@ def _import(path: str) -> ModuleType:
             raise UsageError(f"there is no file {path}")
         # As if it were run: its neighbours can be imported.
         sys.path.insert(0, str(file.resolve().parent))
-        spec = importlib.util.spec_from_file_location(file.stem, file)
+        # Under a name that is nobody else's, whatever the file is called.
+        spec = importlib.util.spec_from_file_location(f"_factory_{file.stem}", file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module
+        # Where Dynamo and pickle look for it.
+        sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         return module
     except UsageError:
         raise
-    except Exception as error:
-        raise UsageError(
-            _in_their_words(error, f"{path} can't be imported"), remedy="mend it"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(_in_their_words(error, f"importing {path} raised")) from error
 
 
-def _in_their_words(error: Exception, what: str) -> str:
-    """The error and the last line of their code that led to it."""
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and "importlib" not in frame.filename
-    ]
+def _in_their_words(error: BaseException, what: str) -> str:
+    """The error, and the last line of their own code that led to it."""
     text = f"{what} {type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
-        return f"{what}: {error.msg} ({Path(error.filename or '?').name}, line {error.lineno})"
-    if own:
-        text += f"\n  {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}"
+        return f"{text}\n  {(error.text or '').strip()}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and not frame.filename.startswith("<frozen importlib")
+    ]
+    installed = sysconfig.get_paths()
+    own = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith((installed["stdlib"], installed["purelib"]))
+    ]
+    for frame in (own or frames)[-1:]:
+        text += f"\n  {frame.filename}, line {frame.lineno}: {frame.line}"
     return text
 
 
@@ -107,6 +115,14 @@ def _request(made: Any, name: str) -> Request:
             f"the args that {name}() gave are a {type(args).__name__}",
             remedy="give a tuple: (x,) for a single argument",
         )
-    return Request(
-        parts["model"], tuple(args), parts.get("kwargs") or {}, parts.get("dynamic_shapes")
-    )
+    kwargs = parts.get("kwargs") or {}
+    if not isinstance(kwargs, dict):
+        raise UsageError(
+            f"the kwargs that {name}() gave are a {type(kwargs).__name__}", remedy="give a dict"
+        )
+    if not callable(getattr(parts["model"], "named_parameters", None)):
+        raise UsageError(
+            f"the model that {name}() gave is a {type(parts['model']).__name__}",
+            remedy="give a torch.nn.Module",
+        )
+    return Request(parts["model"], tuple(args), kwargs, parts.get("dynamic_shapes"))

@@ -4,8 +4,11 @@ candidates with their times, and how far the result is from eager."""
 from __future__ import annotations
 
 import argparse
+import re
+from typing import TYPE_CHECKING
 
 from compile_farm.cli.common import (
+    UsageError,
     add_farm_arguments,
     open_farm,
     print_json,
@@ -13,7 +16,11 @@ from compile_farm.cli.common import (
     readable_bytes,
     readable_seconds,
 )
+from compile_farm.errors import ArtifactNotFoundError
 from compile_farm.v1 import artifact_pb2
+
+if TYPE_CHECKING:
+    from compile_farm.farm import Farm
 
 HELP = "what the compiler did for a key"
 
@@ -26,16 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Prints the report."""
-    from compile_farm.cli import UsageError
-
     with open_farm(given) as farm:
-        key = given.key
-        if len(key) < 64:
-            found = [one.key for one in farm.artifacts() if one.key.startswith(key)]
-            if len(found) != 1:
-                raise UsageError(f"{len(found)} keys begin with {key!r}")
-            key = found[0]
-        manifest = farm.artifact(key).manifest
+        manifest = farm.artifact(_whole_key(given.key, farm)).manifest
     if given.json:
         print_json(manifest)
         return 0
@@ -43,6 +42,24 @@ def run(given: argparse.Namespace) -> int:
     _print_kernels(manifest.report)
     _print_candidates(manifest.report)
     return 0
+
+
+def _whole_key(digits: str, farm: Farm) -> str:
+    if not re.fullmatch("[0-9a-f]{1,64}", digits):
+        raise UsageError(
+            f"{digits[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
+        )
+    if len(digits) == 64:
+        return digits
+    found = {one.key for one in farm.artifacts() if one.key.startswith(digits)}
+    if not found:
+        raise ArtifactNotFoundError(
+            f"the farm at {farm.url} has no key that begins with {digits}",
+            remedy="compile-farm artifacts lists what it has",
+        )
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} keys begin with {digits}", remedy="give more digits")
+    return found.pop()
 
 
 def _print_summary(manifest: artifact_pb2.Manifest) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from compile_farm.cli.common import UsageError, device, positive
+
 HELP = "run a farm on this machine"
 
 
@@ -38,14 +40,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "s3://BUCKET/PREFIX",
     )
     parser.add_argument(
-        "--device", default="auto", metavar="auto|cpu|cuda:N", help="default %(default)s"
+        "--device",
+        type=device,
+        default="auto",
+        metavar="auto|cpu|cuda:N",
+        help="where its worker compiles, verifies and measures (default %(default)s: the first GPU "
+        "if there is one)",
     )
     parser.add_argument(
-        "--job-timeout", type=float, default=1800, metavar="SECONDS", help="default %(default)s"
+        "--job-timeout",
+        type=positive,
+        default=1800,
+        metavar="SECONDS",
+        help="a compile that takes longer is stopped (default %(default)s)",
     )
     parser.add_argument(
         "--memory-limit",
-        type=float,
+        type=positive,
         default=32,
         metavar="GIB",
         help="memory of one compile, its compilers included (default %(default)s)",
@@ -54,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Runs until SIGINT or SIGTERM."""
-    from compile_farm.cli import UsageError
-
     try:
         from compiler_service import app, config, errors
         from compiler_service.worker.limits import GIB, Limits

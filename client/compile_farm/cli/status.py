@@ -20,8 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Prints the status."""
-    from compile_farm.targets import describe
-
     with open_farm(given) as farm:
         status = farm.status()
         url = farm.url
@@ -37,34 +35,30 @@ def run(given: argparse.Namespace) -> int:
         reason = compiler_pb2.Reason.Name(failure.reason).removeprefix("REASON_").lower()
         print(f"{failure.count} failed: {reason}")
     print()
-    print_table(
-        [
-            (worker.name, worker.state, describe(worker.target) if worker.target.WhichOneof(
-                "hardware") else "-", worker.problem)
-            for worker in status.workers
-        ],
-        ("WORKER", "STATE", "TARGET", "PROBLEM"),
-    )  # fmt: skip
+    print_table([_worker(one) for one in status.workers], ("WORKER", "STATE", "TARGET", "PROBLEM"))
     print()
-    print_table(
-        [
-            (
-                tier.name,
-                "up" if tier.available else "AWAY",
-                *(str(n) for n in (tier.hits, tier.misses, tier.corrupt, tier.unavailable)),
-            )
-            for tier in status.tiers
-        ],
-        ("TIER", "STATE", "HITS", "MISSES", "CORRUPT", "UNAVAILABLE"),
-    )
+    header = ("TIER", "STATE", "HITS", "MISSES", "CORRUPT", "UNAVAILABLE")
+    print_table([_tier(one) for one in status.tiers], header)
     if status.jobs:
         print()
-        print_table(
-            [
-                (job.key[:16], job.state, job.stage or "-", f"{job.fraction:.0%}",
-                 f"{job.seconds:.0f} s", str(job.waiters))
-                for job in status.jobs
-            ],
-            ("JOB", "STATE", "STAGE", "DONE", "AGE", "WAITERS"),
-        )  # fmt: skip
+        header = ("JOB", "STATE", "STAGE", "DONE", "AGE", "WAITERS")
+        print_table([_job(one) for one in status.jobs], header)
     return 0 if healthy else 1
+
+
+def _worker(worker: compiler_pb2.WorkerStatus) -> tuple[str, ...]:
+    from compile_farm.targets import describe
+
+    known = worker.target.WhichOneof("hardware")
+    target = describe(worker.target) if known else "-"
+    return worker.name, worker.state, target, worker.problem
+
+
+def _tier(tier: compiler_pb2.TierStatus) -> tuple[str, ...]:
+    counts = (tier.hits, tier.misses, tier.corrupt, tier.unavailable)
+    return tier.name, "up" if tier.available else "AWAY", *map(str, counts)
+
+
+def _job(job: compiler_pb2.JobStatus) -> tuple[str, ...]:
+    age = f"{job.seconds:.0f} s"
+    return job.key[:16], job.state, job.stage or "-", f"{job.fraction:.0%}", age, str(job.waiters)
