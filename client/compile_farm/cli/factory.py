@@ -18,7 +18,7 @@ from typing import Any
 from compile_farm.cli.common import UsageError
 
 _SHAPE = (
-    "return (model, args), (model, args, kwargs), or a dict with model, args, and if need be "
+    "give (model, args), (model, args, kwargs), or a dict with model, args, and if need be "
     "kwargs and dynamic_shapes"
 )
 
@@ -103,19 +103,21 @@ def _request(made: Any, name: str) -> Request:
     if isinstance(made, dict):
         unknown = set(made) - {"model", "args", "kwargs", "dynamic_shapes"}
         if unknown or "model" not in made or "args" not in made:
-            raise UsageError(f"{name}() gave a dict with the keys {sorted(made)}", remedy=_SHAPE)
+            keys = ", ".join(sorted(map(str, made)))
+            raise UsageError(f"{name}() gave a dict with the keys {keys}", remedy=_SHAPE)
         parts = made
     elif isinstance(made, tuple) and len(made) in (2, 3):
         parts = dict(zip(("model", "args", "kwargs"), made, strict=False))
     else:
-        raise UsageError(f"{name}() gave a {type(made).__name__}", remedy=_SHAPE)
+        size = f" of {len(made)}" if isinstance(made, tuple) else ""
+        raise UsageError(f"{name}() gave a {type(made).__name__}{size}", remedy=_SHAPE)
     args = parts["args"]
     if not isinstance(args, tuple | list):
         raise UsageError(
             f"the args that {name}() gave are a {type(args).__name__}",
             remedy="give a tuple: (x,) for a single argument",
         )
-    kwargs = parts.get("kwargs") or {}
+    kwargs = {} if parts.get("kwargs") is None else parts["kwargs"]
     if not isinstance(kwargs, dict):
         raise UsageError(
             f"the kwargs that {name}() gave are a {type(kwargs).__name__}", remedy="give a dict"
