@@ -1,4 +1,4 @@
-"""Compares what a model did in two ways: results, arguments and buffers, to the bit or the bound."""
+"""Compares what a model did in two ways: results, arguments and buffers, within a bound."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from compile_farm.v1 import compiler_pb2
 from compiler_service.worker.protocol import JobSpec
@@ -47,7 +47,7 @@ class Job:
         for watcher in self._watchers:
             watcher.put_nowait(event)
 
-    async def watch(self) -> AsyncIterator[compiler_pb2.Event]:
+    async def watch(self) -> AsyncGenerator[compiler_pb2.Event]:
         """The latest event and all that follow, to the final one."""
         queue: asyncio.Queue[compiler_pb2.Event] = asyncio.Queue()
         self._watchers.add(queue)

@@ -14,7 +14,8 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 
 from compile_farm.targets import describe, why_incompatible
 from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
@@ -85,13 +86,15 @@ class LocalDispatcher:
                 yield compiler_pb2.Event(key=key, failure=remembered)
                 return
             job = self._enqueue(JobSpec(secrets.token_hex(8), key, capture, target, options))
-        async for event in self._follow(job):
-            yield event
+        async with aclosing(self._follow(job)) as events:
+            async for event in events:
+                yield event
 
     async def watch(self, job_id: str) -> AsyncIterator[compiler_pb2.Event]:
         """See the protocol."""
-        async for event in self._follow(self._find(job_id)):
-            yield event
+        async with aclosing(self._follow(self._find(job_id))) as events:
+            async for event in events:
+                yield event
 
     def cancel(self, job_id: str) -> bool:
         """See the protocol."""
@@ -155,18 +158,17 @@ class LocalDispatcher:
             raise NotFoundError(f"there is no job {job_id[:64]!r}; ask for its key again")
         return job
 
-    async def _follow(self, job: Job) -> AsyncIterator[compiler_pb2.Event]:
+    async def _follow(self, job: Job) -> AsyncGenerator[compiler_pb2.Event]:
         try:
-            async for event in job.watch():
-                yield event
+            # Closed before anything else happens: a generator that is only dropped would go on
+            # counting as a waiter until the garbage collector finds it.
+            async with aclosing(job.watch()) as events:
+                async for event in events:
+                    yield event
         finally:
-            # In a task of its own: this may be the clean-up of a call that was cancelled.
-            asyncio.get_running_loop().call_soon(self._left, job)
-
-    def _left(self, job: Job) -> None:
-        if not job.ended and not job.waiters:
-            log.info("job %s: nobody waits for it any more", job.spec.key[:16])
-            self._abandon(job)
+            if not job.ended and not job.waiters:
+                log.info("job %s: nobody waits for it any more", job.spec.key[:16])
+                self._abandon(job)
 
     def _abandon(self, job: Job) -> None:
         if job.task is not None:

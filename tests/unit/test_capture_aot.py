@@ -50,9 +50,7 @@ def test_roles_of_weights_are_known(recorder: Recorder) -> None:
 
 
 def test_attention_stays_one_operator(recorder: Recorder) -> None:
-    attention = torch.compile(
-        nn.functional.scaled_dot_product_attention, backend=recorder
-    )
+    attention = torch.compile(nn.functional.scaled_dot_product_attention, backend=recorder)
     attention(*(torch.randn(1, 2, 8, 16) for _ in range(3)))
     assert any("attention" in node.op for node in recorder.capture.graph.nodes)
 

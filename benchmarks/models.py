@@ -1,0 +1,65 @@
+"""The models that are measured: real architectures, random weights, the same in each process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMES = ("gpt2", "resnet50")
+TITLES = {"gpt2": "GPT-2 124M", "resnet50": "ResNet-50", "narrow150": "150 small weights"}
+
+
+def device() -> str:
+    """ "cuda" where torch sees a GPU."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def describe_inputs(name: str, where: str) -> str:
+    """The inputs in words."""
+    shapes = {
+        ("gpt2", "cpu"): "1x64 tokens, float32",
+        ("gpt2", "cuda"): "4x128 tokens, bfloat16",
+        ("resnet50", "cpu"): "1x3x224x224, float32",
+        ("resnet50", "cuda"): "8x3x224x224, bfloat16",
+    }
+    return shapes.get((name, where), "")
+
+
+def build(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """(model in memory, arguments) on the GPU if there is one; seeded, so equal everywhere."""
+    import torch
+
+    where = device()
+    dtype = torch.bfloat16 if where == "cuda" else torch.float32
+    torch.manual_seed(0)
+    with torch.device(where):
+        model, args = _make(name, where, dtype)
+    return model.to(dtype).eval(), args
+
+
+def _make(name: str, where: str, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
+    import torch
+
+    if name == "gpt2":
+        from transformers import GPT2Config, GPT2Model
+
+        config = GPT2Config(use_cache=False)
+        size = (4, 128) if where == "cuda" else (1, 64)
+        return GPT2Model(config), (torch.randint(0, config.vocab_size, size),)
+    if name == "resnet50":
+        from transformers import ResNetConfig, ResNetModel
+
+        batch = 8 if where == "cuda" else 1
+        return ResNetModel(ResNetConfig()), (torch.randn(batch, 3, 224, 224, dtype=dtype),)
+    if name == "narrow150":
+        layers = [torch.nn.Linear(8, 8) for _ in range(75)]
+        return torch.nn.Sequential(*layers), (torch.randn(2, 8, dtype=dtype),)
+    raise ValueError(f"no model is called {name!r}")
+
+
+def first_tensor(result: Any) -> Any:
+    """The tensor by which results are compared."""
+    import torch
+
+    return result if isinstance(result, torch.Tensor) else next(iter(result.values()))

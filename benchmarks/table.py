@@ -1,0 +1,67 @@
+"""Rows as a table for people, and the machine that they were measured on."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+TITLES = {
+    "eager": "eager",
+    "compile cold": "torch.compile, cold",
+    "compile warm": "torch.compile, warm local cache",
+    "farm-submit": "farm miss (capture, compile, load)",
+    "farm-compile": 'farm hit, torch.compile(backend="compile_farm")',
+    "farm-bind": "farm hit, bind",
+}
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """One line a way: time to the first result, steady calls, difference from eager."""
+    lines = [f"  {'':49}{'first result':>13}{'steady call':>14}{'difference':>12}"]
+    for name, title in TITLES.items():
+        row = rows.get(name)
+        if row is None:
+            continue
+        lines.append(
+            f"  {title:49}{seconds(row['first_result_s']):>13}{seconds(row['steady_s']):>14}"
+            f"{row['difference']:>12.1e}"
+        )
+    return "\n".join(lines)
+
+
+def seconds(value: float) -> str:
+    """0.0123 is "12.3 ms"."""
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} us"
+
+
+def machine() -> dict[str, Any]:
+    """Hardware, versions and the date, for the results' file."""
+    import torch
+
+    hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu()
+    found: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "hardware": hardware,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+    }
+    for name in ("triton", "transformers"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
