@@ -26,6 +26,7 @@ from compile_farm.cli.common import (
 if TYPE_CHECKING:
     from compile_farm.fetched import Artifact
     from compile_farm.job import Job
+    from compile_farm.v1 import compiler_pb2
 
 HELP = "compile a model of yours"
 _BAR = 28
@@ -117,24 +118,31 @@ def _write(artifact: Artifact, out: Path) -> None:
 
 
 def _follow(job: Job, quiet: bool) -> None:
-    """A bar on a terminal, a line for each stage elsewhere."""
-    if quiet:
-        return
-    terminal = sys.stderr.isatty()
+    """A bar on a terminal, a line for each stage elsewhere; returns when the job has ended."""
+    bar = sys.stderr.isatty()
     last = ""
-    while not job.done():
-        progress = job.progress
-        words = f"{progress.stage} {progress.detail}".strip()
-        if terminal:
-            full = round(progress.fraction * _BAR)
-            bar = "#" * full + "." * (_BAR - full)
-            print(f"\r[{bar}] {progress.fraction:4.0%} {words:40.40}", end="", file=sys.stderr)
-        elif words != last:
-            print(f"{progress.fraction:4.0%} {words}", file=sys.stderr)
+    for event in job.events():
+        fraction, words = _progress(event)
+        if quiet or not words or words == last:
+            continue
         last = words
-        time.sleep(0.1)
-    if terminal:
-        print("\r" + " " * (_BAR + 50) + "\r", end="", file=sys.stderr)
+        if bar:
+            full = round(fraction * _BAR)
+            line = f"[{'#' * full}{'.' * (_BAR - full)}] {fraction:4.0%} {words:40.40}"
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"{fraction:4.0%} {words}", file=sys.stderr, flush=True)
+    if bar and last:
+        print("\r" + " " * (_BAR + 48) + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _progress(event: compiler_pb2.Event) -> tuple[float, str]:
+    kind = event.WhichOneof("kind")
+    if kind == "queued":
+        return 0.0, f"queued, position {event.queued.position}"
+    if kind == "stage":
+        return event.stage.fraction, f"{event.stage.name} {event.stage.detail}".strip()
+    return 1.0, ""
 
 
 def _say(words: str, quiet: bool) -> None:
