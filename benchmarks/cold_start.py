@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.models import NAMES, TITLES, describe_inputs, device
+from benchmarks.parts import PARTS
 from benchmarks.peers import ROOT, Lab, RowFailed
-from benchmarks.table import machine, seconds, table
+from benchmarks.table import busy, machine, seconds, table
 
 _BEGIN = time.perf_counter()
-_PARTS = ("import_s", "fetch_s", "open_s", "bind_s", "first_call_s")
 
 
 def say(words: str) -> None:
@@ -37,7 +37,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args()
     where = device()
-    report: dict[str, Any] = {"machine": machine(), "repeat": given.repeat, "models": {}}
+    report: dict[str, Any] = {
+        "machine": machine(),
+        "busy": busy(),
+        "repeat": given.repeat,
+        "models": {},
+    }
+    if report["busy"]:
+        say(report["busy"])
     try:
         with Lab(say) as lab, lab.farm() as url:
             for name in given.models.split(","):
@@ -87,30 +94,37 @@ def _measure(lab: Lab, name: str, url: str, repeat: int) -> dict[str, Any]:
         run("compile warm", "compile", caches=warm)
         run("farm-compile", "farm-compile", *at)
         run("farm-bind", "farm-bind", *at, "--key", key)
+        run("farm-parts", "farm-parts", *at, "--key", key)
     medians = {label: _median(found) for label, found in rows.items()}
     return {"rows": rows, "medians": medians, "claims": _claims(medians)}
 
 
 def _median(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    numbers = {name for name, value in rows[0].items() if isinstance(value, float)}
-    return {
-        name: statistics.median(row[name] for row in rows) if name in numbers else rows[0][name]
-        for name in rows[0]
-    }
+    """Of each number, also of those inside; what is no number is the first row's."""
+    found: dict[str, Any] = {}
+    for name, value in rows[0].items():
+        if isinstance(value, dict):
+            found[name] = _median([row[name] for row in rows])
+        elif isinstance(value, float):
+            found[name] = statistics.median(row[name] for row in rows)
+        else:
+            found[name] = value
+    return found
 
 
 def _claims(rows: dict[str, dict[str, Any]]) -> list[str]:
     warm, bind, jit = rows["compile warm"], rows["farm-bind"], rows["farm-compile"]
     submit = rows["farm-submit"]
-    parts = ", ".join(f"{part[:-2].replace('_', ' ')} {seconds(bind[part])}" for part in _PARTS)
+    parts = {**rows["farm-parts"]["parts"], "first call": rows["farm-parts"]["first_call_s"]}
+    named = ", ".join(f"{part} {seconds(parts[part])}" for part in (*PARTS, "first call"))
     return [
         f"bind / torch.compile warm: {warm['first_result_s'] / bind['first_result_s']:.1f} times "
         "faster to the first result",
         f"torch.compile backend hit / torch.compile warm: "
         f"{warm['first_result_s'] / jit['first_result_s']:.2f} times faster",
         f"steady state, torch.compile / bind: {warm['steady_s'] / bind['steady_s']:.3f}",
-        f"bind in parts: {parts}",
-        f"open and bind {bind['weights']} weights: {seconds(bind['open_s'] + bind['bind_s'])}",
+        f"bind in parts: {named}",
+        f"open and bind {submit['weights']} weights: {seconds(parts['open'] + parts['bind'])}",
         f"artifact {submit['artifact_bytes'] / 1e6:.2f} MB "
         f"(code {submit['code_bytes'] / 1e6:.2f} MB unpacked)",
         "compile stages: "

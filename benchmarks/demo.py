@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from benchmarks.models import NAMES, TITLES, describe_inputs, device
 from benchmarks.peers import Lab, RowFailed
-from benchmarks.table import machine, table
+from benchmarks.table import busy, machine, table
 
 _BEGIN = time.perf_counter()
 
@@ -27,6 +28,8 @@ def main() -> int:
     """Runs the demo; the exit code."""
     where = device()
     say(f"on {machine()['hardware']} ({where})")
+    if words := busy():
+        say(words)
     try:
         with Lab(say) as lab:
             say("starting a farm: gateway, store and worker in one process")
@@ -40,10 +43,11 @@ def main() -> int:
         print(table(rows))
         warm, bind = rows["compile warm"]["first_result_s"], rows["farm-bind"]["first_result_s"]
         print(f"\n  bind is {warm / bind:.0f} times faster than torch.compile's warm local cache")
+    print("\ndifference: the largest from eager, relative to eager's largest value")
     return 0
 
 
-def _measure(lab: Lab, name: str, url: str) -> dict[str, dict[str, object]]:
+def _measure(lab: Lab, name: str, url: str) -> dict[str, dict[str, Any]]:
     title = TITLES[name]
     at = ("--url", url)
     rows = {}

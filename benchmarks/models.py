@@ -58,8 +58,10 @@ def _make(name: str, where: str, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
     raise ValueError(f"no model is called {name!r}")
 
 
-def first_tensor(result: Any) -> Any:
-    """The tensor by which results are compared."""
+def tensors_of(result: Any) -> list[Any]:
+    """Every tensor of a result, in order."""
     import torch
 
-    return result if isinstance(result, torch.Tensor) else next(iter(result.values()))
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [value for value in result.values() if isinstance(value, torch.Tensor)]

@@ -35,7 +35,9 @@ class Caches:
         """Variables that keep every cache inside the folder, and the network out."""
         return {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT / "client"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+            ),
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"),
             "TRITON_CACHE_DIR": str(self.folder / "triton"),
             "COMPILE_FARM_CACHE": str(self.folder / "farm"),

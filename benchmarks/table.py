@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from importlib import metadata
@@ -37,6 +38,26 @@ def seconds(value: float) -> str:
     if value >= 1:
         return f"{value:.2f} s"
     return f"{value * 1e3:.1f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} us"
+
+
+def busy() -> str:
+    """A warning if other processes use the processors right now, else nothing; takes a second."""
+    before = _processor_seconds()
+    time.sleep(1)
+    used = _processor_seconds() - before
+    if used < 0.3:
+        return ""
+    return (
+        f"note: other processes keep {used:.1f} processors busy. Whoever computes at the same time "
+        "slows the rest down many times over: don't trust these figures"
+    )
+
+
+def _processor_seconds() -> float:
+    """Seconds for which the processors have worked since the machine started."""
+    line = Path("/proc/stat").read_text().splitlines()[0]
+    user, nice, system = (int(ticks) for ticks in line.split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:
