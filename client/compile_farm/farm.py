@@ -25,6 +25,7 @@ from compile_farm.errors import (
 )
 from compile_farm.fetched import Artifact
 from compile_farm.job import Job
+from compile_farm.runtime.preheat import preheat
 from compile_farm.targets import admissible_targets, choose_target, host_target
 from compile_farm.trust import KEYS_VARIABLE, FirstUse, TrustStore
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, target_pb2
@@ -131,6 +132,7 @@ class Farm:
             numerics=_choice(_NUMERICS, numerics, "numerics"),
         )
         host = host_target(device_type)
+        preheat()
         try:
             capabilities = self._capabilities()
         except FarmUnavailableError:
@@ -151,6 +153,7 @@ class Farm:
 
         Raises ArtifactNotFoundError, FarmUnavailableError, UntrustedArtifactError.
         """
+        preheat()
         if not _KEY.fullmatch(key):
             raise CompileFarmError(
                 f"{key[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
@@ -276,6 +279,7 @@ class Farm:
             if not data or digest_of(data) != ref.digest:
                 data = self._connection().read(ref)
             unpacked = unpack(data, trust.verify)
+            preheat(unpacked.manifest)
             _check_key(unpacked.manifest, key)
             cached = self._cache.put(unpacked)
         _check_identity(cached, key, trust)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compile_farm.cache import CachedArtifact
+from compile_farm.runtime.preheat import preheat
 from compile_farm.trust import TrustStore
 from compile_farm.v1 import artifact_pb2
 
@@ -59,6 +60,7 @@ class Artifact:
         """
         from compile_farm.runtime.open import open_artifact
 
+        preheat(self._cached.manifest)
         with self._lock:
             if self._loaded is None:
                 self._loaded = open_artifact(self._cached, self._trust)
