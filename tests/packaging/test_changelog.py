@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_version_is_in_the_changelog() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     found = re.findall(
-        r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$",
+        r"^## \[(\d+\.\d+\.\d+)\] - (?:Unreleased|\d{4}-\d{2}-\d{2})$",
         (ROOT / "CHANGELOG.md").read_text(),
         flags=re.MULTILINE,
     )
-    # The newest release first, and it is the one that the sources are.
+    # The newest first, and it is the one that the sources are.
     assert found[0] == version
 
 
