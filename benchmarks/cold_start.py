@@ -82,6 +82,8 @@ def _measure(lab: Lab, name: str, url: str, repeat: int) -> dict[str, Any]:
         say(f"{TITLES[name]}: {label}")
         row = lab.row(name, way, caches or lab.fresh_caches(), *extra)
         rows.setdefault(label, []).append(row)
+        # Said at once: a run that is cut short has still measured what it measured.
+        say(f"{label}: first result {seconds(row['first_result_s'])}")
         return row
 
     key = run("farm-submit", "farm-submit", *at)["key"]
