@@ -12,14 +12,17 @@ import torch
 
 from compile_farm.key import compute_key
 from compile_farm.v1 import graph_pb2, sandbox_pb2, target_pb2
-from compiler_service.engine.compile import compile_capture
+from compiler_service.engine.compile import StageListener, compile_capture
 
 
-def warm_up(target: target_pb2.Target) -> None:
-    """Compiles and verifies a small graph for ``target``; raises EngineError if that fails."""
+def warm_up(target: target_pb2.Target, on_stage: StageListener = lambda _: None) -> None:
+    """Compiles, loads and verifies a small graph for ``target``; raises EngineError.
+
+    ``on_stage`` hears how far it came, which matters where loading it ends the process.
+    """
     torch.set_grad_enabled(False)
     with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
-        compile_capture(small_request(target, Path(folder)), lambda _: None)
+        compile_capture(small_request(target, Path(folder)), on_stage)
 
 
 def small_request(target: target_pb2.Target, output: Path) -> sandbox_pb2.SandboxCompile:

@@ -23,12 +23,17 @@ class SigningKeyError(Exception):
 
 
 class SigningKey:
-    """Signs manifests; ``public_bytes`` is what clients must trust."""
+    """Signs manifests; ``public_bytes`` is what clients must trust.
 
-    def __init__(self, seed: bytes) -> None:
+    ``path`` is where it was read from, which sandboxes must not be able to read; None for a key
+    that only exists in memory.
+    """
+
+    def __init__(self, seed: bytes, path: Path | None = None) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_bytes: bytes = self._key.public_key().public_bytes_raw()
         self.key_id: str = key_id(self.public_bytes)
+        self.path = path
 
     @classmethod
     def load_or_create(cls, path: Path) -> SigningKey:
@@ -36,9 +41,9 @@ class SigningKey:
 
         Raises SigningKeyError for a file that is no key, or that others can read.
         """
-        if not path.exists():
-            _create(path)
         try:
+            if not path.exists():
+                _create(path)
             mode, text = path.stat().st_mode, path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise SigningKeyError(f"the signing key {path} can't be read: {error}") from error
@@ -56,7 +61,7 @@ class SigningKey:
                 f"{path} holds no signing key (64 hexadecimal digits): restore it, or move it away "
                 "to have a new one made, which clients must then be told to trust"
             )
-        return cls(seed)
+        return cls(seed, path)
 
     def sign(self, manifest: bytes) -> artifact_pb2.ManifestSignature:
         """A signature over exactly these bytes."""
@@ -81,5 +86,11 @@ def _create(path: Path) -> None:
                 pass
         finally:
             os.unlink(temporary)
+        # A key that is gone after a power cut would be replaced by one that no client trusts.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise SigningKeyError(f"the signing key {path} can't be made: {error}") from error

@@ -1,33 +1,56 @@
-"""What a child's manifest must be before the worker signs it.
+"""What a child hands over must be before the worker signs it.
 
 The sandbox compiled a stranger's graph; if that graph took it over, its manifest could name another
-key, so that a client of that key would run it. Here everything that the request fixed is compared,
-and what only the worker can know is filled in.
+key, so that a client of that key would run it, and its files could be links to the worker's own.
+Here everything that the request fixed is compared, and what only the worker can know is filled in.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections.abc import Mapping
 
-from compile_farm.artifact import MANIFEST_NAME, SIGNATURE_NAME
-from compile_farm.key import key_components
+from compile_farm.errors import CompileFarmError
+from compile_farm.key import key_components, key_of
 from compile_farm.schema import parse_capture
 from compile_farm.v1 import artifact_pb2
 from compiler_service.worker.protocol import JobSpec
 
-_FILES = frozenset({"model.so", "model.json"})
+_SHARED_OBJECT = "model.so"
+_FILES = frozenset({_SHARED_OBJECT, "model.json"})
+# Without weights, a few MB are usual.
+MAX_FILE_BYTES = 1024**3
 
 
 class ManifestError(Exception):
-    """The manifest is not of the job that was asked for."""
+    """The manifest, or a file, is not of the job that was asked for."""
+
+
+def read_files(manifest: artifact_pb2.Manifest, folder: int) -> dict[str, bytes]:
+    """The files that the manifest lists, from the folder with this descriptor.
+
+    Only plain files with the names that an artifact has: no links, in the folder as it was opened
+    before the child could put another in its place. Raises ManifestError, OSError.
+    """
+    names = [entry.name for entry in manifest.files]
+    if _SHARED_OBJECT not in names or not set(names) <= _FILES or len(set(names)) != len(names):
+        raise ManifestError(f"the files {sorted(name[:40] for name in names[:10])}")
+    return {name: _read_file(name, folder) for name in names}
 
 
 def checked_manifest(
     manifest: artifact_pb2.Manifest, job: JobSpec, files: Mapping[str, bytes]
 ) -> artifact_pb2.Manifest:
     """A manifest of this job over these files; raises ManifestError."""
-    capture = parse_capture(job.capture)
+    try:
+        capture = parse_capture(job.capture)
+        components = key_components(capture, job.target, job.options)
+    except CompileFarmError as error:
+        raise ManifestError(f"an artifact of what is no graph: {error}") from error
+    if key_of(components) != job.key:
+        raise ManifestError(f"the key {job.key[:16]!r} is not the capture's")
     if manifest.key != job.key:
         raise ManifestError(f"the key {manifest.key[:16]!r} instead of {job.key[:16]!r}")
     for name, theirs, ours in (
@@ -38,23 +61,29 @@ def checked_manifest(
     ):
         if theirs != ours:
             raise ManifestError(f"another {name} than was asked for")
-    names = [entry.name for entry in manifest.files]
-    if "model.so" not in names or not set(names) <= _FILES or len(set(names)) != len(names):
-        raise ManifestError(f"the files {sorted(names)}")
-    if {MANIFEST_NAME, SIGNATURE_NAME} & set(names):
-        raise ManifestError("a file that takes the envelope's name")
-    inputs, symbols = len(capture.signature.inputs), len(capture.signature.symbols)
-    for item in manifest.compiled_inputs:
-        carried = item.WhichOneof("kind") == "size_carrier"
-        if (item.size_carrier if carried else item.input) >= (symbols if carried else inputs):
-            raise ManifestError("a compiled input that the signature does not have")
-    if any(index >= len(capture.signature.outputs) for index in manifest.compiled_outputs):
-        raise ManifestError("a compiled output that the signature does not have")
     checked = artifact_pb2.Manifest()
     checked.CopyFrom(manifest)
-    checked.components.CopyFrom(key_components(capture, job.target, job.options))
+    checked.DiscardUnknownFields()  # type: ignore[attr-defined]
+    checked.components.CopyFrom(components)
     del checked.files[:]
     for name in sorted(files):
         digest = hashlib.sha256(files[name]).hexdigest()
         checked.files.add(name=name, sha256=digest, size=len(files[name]))
     return checked
+
+
+def _read_file(name: str, folder: int) -> bytes:
+    # Not blocking: opening a pipe would wait for its other end.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        raise ManifestError(f"the file {name!r} can't be opened: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise ManifestError(f"{name!r} is no plain file of its own")
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ManifestError(f"{name!r} has over {MAX_FILE_BYTES} bytes")
+    return data

@@ -2,7 +2,7 @@
 
 In: SandboxCompile messages on an inherited socket. Out: stages, and a manifest or a failure for
 each. It holds no secret and has no network; whatever a graph makes it do ends with this process.
-Run as ``python -m compiler_service.worker.child FD DEVICE FILE_BYTES OPEN_FILES``.
+Run as ``python -m compiler_service.worker.child ARGUMENTS`` (see plan.ChildArguments).
 """
 
 from __future__ import annotations
@@ -13,86 +13,109 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2
+from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2, target_pb2
 from compiler_service.worker import framing
 from compiler_service.worker.isolation import isolate
+from compiler_service.worker.plan import ChildArguments
 
 StageListener = Callable[[compiler_pb2.Stage], None]
-Compile = Callable[[sandbox_pb2.SandboxCompile, StageListener], artifact_pb2.Manifest]
+
+# In a message, and no more of it.
+_TEXT = 4000
 
 
-def main(arguments: list[str], compile_capture: Compile | None = None) -> int:
-    """The child's whole life; ``compile_capture`` replaces the engine's in tests of faults."""
-    descriptor, device = int(arguments[0]), arguments[1]
-    connection = socket.socket(fileno=descriptor)
-    notes = isolate(int(arguments[2]), int(arguments[3]))
+@dataclass(frozen=True)
+class Compiler:
+    """What the loop calls. ``warm_up`` takes the device and returns its target; both may raise."""
+
+    warm_up: Callable[[str, StageListener], target_pb2.Target]
+    compile: Callable[[sandbox_pb2.SandboxCompile, StageListener], artifact_pb2.Manifest]
+
+
+def main(arguments: list[str], compiler: Compiler | None = None) -> int:
+    """The child's whole life; without a ``compiler``, with the engine."""
+    given = ChildArguments.from_text(arguments[0])
+    connection = socket.socket(fileno=given.descriptor)
+    # What it starts must not hold the connection open after its end.
+    connection.set_inheritable(False)
+    notes = isolate(given)
+    begin = time.perf_counter()
     try:
-        hello = _warm_up(device) if compile_capture is None else sandbox_pb2.SandboxHello()
+        compiler = compiler or _engine()
+        target = compiler.warm_up(given.device, _teller(connection))
     except Exception as error:
-        _send(connection, sandbox_pb2.SandboxReply(failure=failure_of(error, "self-test")))
+        _send(connection, sandbox_pb2.SandboxReply(failure=failure_of(error)))
         return 1
+    hello = sandbox_pb2.SandboxHello(target=target, seconds=time.perf_counter() - begin)
     hello.notes.extend(notes)
     _send(connection, sandbox_pb2.SandboxReply(hello=hello))
-    compile_one = compile_capture or _engine()
     while True:
         try:
             request = framing.read_blocking(connection, sandbox_pb2.SandboxCompile())
         except EOFError:
             return 0
-        _send(connection, _answer(connection, request, compile_one))
+        _send(connection, _answer(connection, request, compiler))
 
 
-def _engine() -> Compile:
+def _engine() -> Compiler:
     from compiler_service.engine.compile import compile_capture
-
-    return compile_capture
-
-
-def _warm_up(device: str) -> sandbox_pb2.SandboxHello:
     from compiler_service.engine.target import worker_target
     from compiler_service.engine.warm import warm_up
 
-    target = worker_target(device)
-    begin = time.perf_counter()
-    warm_up(target)
-    return sandbox_pb2.SandboxHello(target=target, seconds=time.perf_counter() - begin)
+    def warm(device: str, on_stage: StageListener) -> target_pb2.Target:
+        target = worker_target(device)
+        warm_up(target, on_stage)
+        return target
+
+    return Compiler(warm, compile_capture)
+
+
+def _teller(connection: socket.socket) -> StageListener:
+    return lambda stage: _send(connection, sandbox_pb2.SandboxReply(stage=stage))
 
 
 def _answer(
-    connection: socket.socket, request: sandbox_pb2.SandboxCompile, compile_capture: Compile
+    connection: socket.socket, request: sandbox_pb2.SandboxCompile, compiler: Compiler
 ) -> sandbox_pb2.SandboxReply:
-    def on_stage(stage: compiler_pb2.Stage) -> None:
-        _send(connection, sandbox_pb2.SandboxReply(stage=stage))
-
     try:
-        return sandbox_pb2.SandboxReply(done=compile_capture(request, on_stage))
+        manifest = compiler.compile(request, _teller(connection))
+        return sandbox_pb2.SandboxReply(done=manifest)
     except Exception as error:
         for left in Path(request.output_dir).iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-        return sandbox_pb2.SandboxReply(failure=failure_of(error, ""))
+        return sandbox_pb2.SandboxReply(failure=failure_of(error))
 
 
-def failure_of(error: Exception, stage: str) -> compiler_pb2.Failure:
+def failure_of(error: Exception) -> compiler_pb2.Failure:
     """The typed Failure that an engine's error carries, or one that says what broke and where."""
     carried = getattr(error, "failure", None)
     if isinstance(carried, compiler_pb2.Failure):
-        carried.stage = carried.stage or stage
         return carried
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].name} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
-    text = str(error).strip() or "it gave no message"
     traceback.print_exc()
-    memory = isinstance(error, MemoryError)
+    text = str(error).strip()[:_TEXT]
+    kind = type(error).__name__
+    # torch has an OutOfMemoryError of its own, and RuntimeErrors that only say it.
+    memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _ALLOCATION in text
     return compiler_pb2.Failure(
-        reason=(
-            compiler_pb2.REASON_OUT_OF_MEMORY if memory else compiler_pb2.REASON_COMPILER_ERROR
-        ),
-        message=f"the compiler failed: {type(error).__name__} in {place}: {text[:4000]}",
+        reason=compiler_pb2.REASON_OUT_OF_MEMORY if memory else compiler_pb2.REASON_COMPILER_ERROR,
+        message=f"the compiler failed: {kind} in {_place(error)}: {text or 'it gave no message'}",
         remedy="the model runs eager meanwhile",
-        stage=stage,
     )
+
+
+_ALLOCATION = "can't allocate memory"
+
+
+def _place(error: Exception) -> str:
+    """The innermost function, in words: where an exception without a message came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "an unknown place"
+    path = "/".join(Path(frames[-1].filename).parts[-2:])
+    return f"{frames[-1].name} ({path}:{frames[-1].lineno})"
 
 
 def _send(connection: socket.socket, reply: sandbox_pb2.SandboxReply) -> None:

@@ -11,6 +11,7 @@ wrapper that appends it to each -shared link is used in the compiler's place.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -118,12 +119,13 @@ def _shared_library(compiler: str) -> Path | None:
 def _write_wrapper(compiler: str, library: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     wrapper = folder / "g++-shared-libstdcxx"
+    real = shlex.quote(compiler)
     text = (
         "#!/bin/sh\n"
         f"# {compiler} binds libstdc++ statically into shared objects; see worker/cxx.py\n"
         'case " $* " in\n'
-        f"  *\" -shared \"*) exec '{compiler}' \"$@\" '{library}' ;;\n"
-        f"  *) exec '{compiler}' \"$@\" ;;\n"
+        f'  *" -shared "*) exec {real} "$@" {shlex.quote(str(library))} ;;\n'
+        f'  *) exec {real} "$@" ;;\n'
         "esac\n"
     )
     temporary = wrapper.with_suffix(f".{os.getpid()}")

@@ -7,30 +7,18 @@ compiles, loads and runs a small graph.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sys
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 from compile_farm.targets import describe
 from compiler_service.worker.cxx import find_compiler
-from compiler_service.worker.limits import GIB, Limits
-from compiler_service.worker.sandbox import Sandbox, SandboxDied, SandboxPlan
-
-_PYTHONS = ((3, 11), (3, 13))
-_TORCHES = ((2, 11), (2, 14))
-_DISK_BYTES = 5 * GIB
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    passed: bool
-    detail: str
-    remedy: str = ""
+from compiler_service.worker.gpu import gpu_checks
+from compiler_service.worker.limits import Limits
+from compiler_service.worker.plan import SandboxPlan
+from compiler_service.worker.preflight import Check, preflight
+from compiler_service.worker.sandbox import Sandbox, SandboxDied
+from compiler_service.worker.scratch import Scratch
+from compiler_service.worker.self_test import NAME, explain
 
 
 @dataclass
@@ -46,62 +34,42 @@ class DoctorReport:
 
 
 def run_doctor(device: str, work_dir: Path, limits: Limits | None = None) -> DoctorReport:
-    """Runs the checks for ``device`` ("auto", "cpu", "cuda:0"); takes up to a minute or two."""
+    """Runs the checks for ``device`` ("auto", "cpu", "cuda:0"); takes up to a minute or two.
+
+    Checks that need an earlier one are left out where that did not pass.
+    """
     report = DoctorReport()
-    report.checks.append(_python())
-    report.checks.append(_torch())
-    work_dir.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(work_dir).free
-    report.checks.append(
-        Check(
-            "disk",
-            free >= _DISK_BYTES,
-            f"{free / GIB:.1f} GiB free for {work_dir}",
-            "" if free >= _DISK_BYTES else f"free {_DISK_BYTES / GIB:.0f} GiB, or move --data",
-        )
-    )
-    compiler = find_compiler(work_dir)
-    report.checks.append(
-        Check("C++ compiler", not compiler.problem, compiler.detail, compiler.remedy)
-    )
-    if report.passed:
+    try:
+        scratch = Scratch(work_dir.absolute() / "scratch")
+    except OSError as error:
+        remedy = "give another folder by --data"
+        report.checks.append(Check("folder", False, f"{work_dir} can't be used: {error}", remedy))
+        return report
+    try:
+        compiler = find_compiler(work_dir.absolute())
+        report.checks.extend(preflight(work_dir, compiler))
         plan = SandboxPlan(device, work_dir.absolute(), limits or Limits(), compiler.path)
-        report.checks.extend(asyncio.run(_self_test(plan)))
+        if report.passed and device != "cpu":
+            report.checks.extend(gpu_checks(device, plan.environment(scratch.folder("gpu-"))))
+        if report.passed:
+            report.checks.extend(asyncio.run(self_test(plan, scratch)))
+    finally:
+        scratch.close()
     return report
 
 
-def _python() -> Check:
-    version = sys.version_info[:2]
-    passed = _PYTHONS[0] <= version <= _PYTHONS[1]
-    words = ".".join(map(str, sys.version_info[:3]))
-    return Check("Python", passed, words, "" if passed else "use Python 3.11, 3.12 or 3.13")
-
-
-def _torch() -> Check:
+async def self_test(plan: SandboxPlan, scratch: Scratch) -> list[Check]:
+    """Starts a child, which compiles, loads and runs a small graph, and ends it."""
     try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return Check("torch", False, "not installed", "install torch 2.11 to 2.14")
-    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    passed = _TORCHES[0] <= parts <= _TORCHES[1]
-    return Check("torch", passed, version, "" if passed else "install torch 2.11 to 2.14")
-
-
-async def _self_test(plan: SandboxPlan) -> list[Check]:
-    try:
-        sandbox = await Sandbox.start(plan)
+        sandbox = await Sandbox.start(plan, scratch.folder("child-"))
     except SandboxDied as death:
-        return [
-            Check(
-                "compile, load and run",
-                False,
-                death.failure.message,
-                death.failure.remedy or "see the message",
-            )
-        ]
+        return [explain(death.failure)]
     hello = sandbox.hello
     await sandbox.kill()
     detail = f"{describe(hello.target)}: a small graph compiled, loaded, ran and verified in "
-    checks = [Check("compile, load and run", True, detail + f"{hello.seconds:.1f} s")]
+    checks = [Check(NAME, True, detail + f"{hello.seconds:.1f} s")]
+    if not hello.notes:
+        isolation = "no network, no files but its own to write, no secrets to read"
+        checks.append(Check("isolation", True, isolation))
     checks.extend(Check("isolation", True, note) for note in hello.notes)
     return checks

@@ -78,7 +78,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> str:
         if number not in _KEPT_CAPABILITIES:
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     kept = sum(1 << number for number in _KEPT_CAPABILITIES)
-    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
     before = ctypes.create_string_buffer(24)
     if libc.capget(header, before) != 0:
         return f"capget failed ({os.strerror(ctypes.get_errno())})"

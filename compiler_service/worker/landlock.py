@@ -56,8 +56,6 @@ def confine(writable: Iterable[str], hidden: Iterable[str]) -> str:
             _allow(libc, ruleset, path, _READ_FILE)
         for path in (*map(Path, writable), *_devices()):
             _allow(libc, ruleset, path, handled)
-        # The signing key may lie in a folder that is writable by mistake; it stays unreadable only
-        # if that folder is not, so such a plan is refused rather than half kept.
         if libc.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
             return f"Landlock refuses ({os.strerror(ctypes.get_errno())})"
     finally:

@@ -18,6 +18,7 @@ class Limits:
         file_bytes: the largest file that it may write.
         open_files: file descriptors.
         jobs_per_child: a child is replaced after so many, since each leaves mapped code behind.
+        restart_seconds: the waits between attempts to start a child; the last one repeats.
     """
 
     job_seconds: float = 1800.0
@@ -26,3 +27,4 @@ class Limits:
     file_bytes: int = 8 * GIB
     open_files: int = 4096
     jobs_per_child: int = 200
+    restart_seconds: tuple[float, ...] = (5.0, 60.0, 600.0)

@@ -50,8 +50,8 @@ class ChildArguments:
     def from_text(cls, text: str) -> ChildArguments:
         """The reverse of ``to_text``."""
         given = json.loads(text)
-        lists = {name: tuple(given.pop(name)) for name in ("writable", "hidden")}
-        return cls(**given, **lists)
+        writable, hidden = tuple(given.pop("writable")), tuple(given.pop("hidden"))
+        return cls(**given, writable=writable, hidden=hidden)
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class SandboxPlan:
     cxx: str = ""
     child_module: str = CHILD_MODULE
     hidden: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        for path in self.hidden:
+            if path.absolute().is_relative_to(self.work_dir):
+                raise ValueError(f"{path} can't be hidden: it lies in the sandbox's own folder")
 
     @property
     def cache_dir(self) -> Path:

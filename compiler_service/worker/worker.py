@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
-import stat
 import time
 from importlib import metadata
 from pathlib import Path
 
 from compile_farm.artifact import pack
+from compile_farm.errors import CompileFarmError
 from compile_farm.targets import describe
 from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2, target_pb2
 from compiler_service.security.signing import SigningKey
-from compiler_service.worker.checks import ManifestError, checked_manifest
+from compiler_service.worker.checks import ManifestError, checked_manifest, read_files
 from compiler_service.worker.cxx import find_compiler
 from compiler_service.worker.limits import Limits
+from compiler_service.worker.plan import CHILD_MODULE, SandboxPlan
+from compiler_service.worker.preflight import preflight
 from compiler_service.worker.protocol import Built, JobSpec, StageListener
-from compiler_service.worker.sandbox import CHILD_MODULE, Sandbox, SandboxDied, SandboxPlan
+from compiler_service.worker.sandbox import Sandbox, SandboxDied
+from compiler_service.worker.scratch import Scratch
+from compiler_service.worker.self_test import explain
 
 log = logging.getLogger(__name__)
-
-_MAX_FILE_BYTES = 1024**3
 
 
 class SandboxWorker:
@@ -45,7 +48,8 @@ class SandboxWorker:
     ) -> None:
         """``device``: "cpu", "cuda:0", or "auto" for the first GPU if there is one.
 
-        ``work_dir`` holds the caches, which are worth keeping, and the running job's files.
+        ``work_dir`` holds the caches, which are worth keeping, and the running job's files. The
+        sandbox may write there and nowhere else, so the signing key's file must not lie in it.
         """
         self._name = name
         self._device = device
@@ -54,6 +58,7 @@ class SandboxWorker:
         self._limits = limits or Limits()
         self._child_module = child_module
         self._plan: SandboxPlan | None = None
+        self._scratch: Scratch | None = None
         self._sandbox: Sandbox | None = None
         self._target = target_pb2.Target()
         self._state, self._problem = "starting", ""
@@ -73,50 +78,59 @@ class SandboxWorker:
 
     async def start(self) -> None:
         """Finds a compiler, starts the sandbox, and has it compile and run a small graph."""
-        self._work_dir.mkdir(parents=True, exist_ok=True)
-        compiler = await asyncio.to_thread(find_compiler, self._work_dir)
-        if compiler.problem:
-            self._fail(f"{compiler.problem}; {compiler.remedy}")
+        try:
+            self._scratch = await asyncio.to_thread(Scratch, self._work_dir / "scratch")
+            compiler = await asyncio.to_thread(find_compiler, self._work_dir)
+        except OSError as error:
+            self._fail(f"its folder can't be used: {error}; give it another by --data")
+            return
+        failed = [check for check in preflight(self._work_dir, compiler) if not check.passed]
+        if failed:
+            self._fail("; ".join(f"{one.name}: {one.detail}; {one.remedy}" for one in failed))
             return
         if compiler.cured:
             log.warning("worker %s: %s", self._name, compiler.detail)
         self._plan = SandboxPlan(
-            self._device, self._work_dir, self._limits, compiler.path, self._child_module
+            device=self._device,
+            work_dir=self._work_dir,
+            limits=self._limits,
+            cxx=compiler.path,
+            child_module=self._child_module,
+            hidden=tuple(path for path in (self._signing_key.path,) if path is not None),
         )
         async with self._lock:
             await self._start_sandbox()
+        self._replace_soon()
 
     async def run(self, job: JobSpec, on_stage: StageListener) -> Built | compiler_pb2.Failure:
         """One job. Cancelling the task kills the sandbox, which is then replaced."""
         async with self._lock:
-            output = self._work_dir / "jobs" / job.job_id
+            if self._sandbox is None or not self._sandbox.alive:
+                await self._drop()
+                await self._start_sandbox()
+            if self._sandbox is None or self._scratch is None:
+                return self._unhealthy()
+            if job.target != self._target:
+                return _wrong_target(job.target, self._target)
+            self._state = "busy"
             try:
-                sandbox = await self._ready_sandbox()
-                if sandbox is None:
-                    return self._unhealthy()
-                self._state = "busy"
-                output.mkdir(parents=True)
-                return await self._run(sandbox, job, output, on_stage)
+                return await self._run(self._sandbox, self._scratch, job, on_stage)
             except SandboxDied as death:
                 log.warning("worker %s: job %s: %s", self._name, job.key[:16], death)
                 await self._drop()
                 return death.failure
-            except asyncio.CancelledError:
+            except OSError as error:
+                return _disk_failed(self._work_dir, error)
+            except BaseException:
+                # Cancelled, or the listener broke: the child is in the middle of the job.
                 await asyncio.shield(self._drop())
                 raise
-            except OSError as error:
-                return compiler_pb2.Failure(
-                    reason=compiler_pb2.REASON_INTERNAL,
-                    message=f"the worker's own disk failed: {error}",
-                    remedy=f"look at the disk of {self._work_dir}",
-                    retryable=True,
-                )
             finally:
-                await asyncio.to_thread(shutil.rmtree, output, ignore_errors=True)
                 if self._state == "busy":
                     self._state = "idle"
-                if self._sandbox is None and self._state == "idle":
-                    self._replacing = asyncio.create_task(self._replace())
+                if self._sandbox is not None and self._sandbox.jobs >= self._limits.jobs_per_child:
+                    await asyncio.shield(self._drop())
+                self._replace_soon()
 
     async def stop(self) -> None:
         """Ends the sandbox; a running job's task must have been cancelled before."""
@@ -124,56 +138,60 @@ class SandboxWorker:
             self._replacing.cancel()
             await asyncio.gather(self._replacing, return_exceptions=True)
         await self._drop()
+        if self._scratch is not None:
+            await asyncio.to_thread(self._scratch.close)
+        self._plan = None
         self._state = "stopped"
 
     async def _run(
-        self, sandbox: Sandbox, job: JobSpec, output: Path, on_stage: StageListener
+        self, sandbox: Sandbox, scratch: Scratch, job: JobSpec, on_stage: StageListener
     ) -> Built | compiler_pb2.Failure:
-        request = sandbox_pb2.SandboxCompile(
-            job_id=job.job_id,
-            key=job.key,
-            capture=job.capture,
-            target=job.target,
-            options=job.options,
-            output_dir=str(output),
-        )
-        answer = await sandbox.compile(request, on_stage)
-        if isinstance(answer, compiler_pb2.Failure):
-            return answer
+        output = scratch.folder("job-")
+        # Opened before the child knows of it, which could put a link in its place.
+        folder = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            files = await asyncio.to_thread(_read_files, answer, output)
-            manifest = checked_manifest(answer, job, files)
-        except ManifestError as error:
-            # The child is not what it was: nothing that it says can be signed.
-            await self._drop()
-            return compiler_pb2.Failure(
-                reason=compiler_pb2.REASON_CRASHED,
-                message=f"the sandbox handed over what was not asked for: {error}",
-                stage="package",
-                retryable=True,
+            request = sandbox_pb2.SandboxCompile(
+                job_id=job.job_id,
+                key=job.key,
+                capture=job.capture,
+                target=job.target,
+                options=job.options,
+                output_dir=str(output),
             )
-        manifest.created = int(time.time())
-        manifest.builder = _version()
-        return Built(await asyncio.to_thread(pack, manifest, files, self._signing_key.sign))
+            answer = await sandbox.compile(request, on_stage)
+            if isinstance(answer, compiler_pb2.Failure):
+                return answer
+            on_stage(compiler_pb2.Stage(name="package", fraction=0.97, detail="check and sign"))
+            try:
+                return Built(await asyncio.to_thread(self._sign, answer, job, folder))
+            except (ManifestError, CompileFarmError) as error:
+                # The child is not what it was: nothing that it says can be signed.
+                raise SandboxDied(_not_asked_for(error)) from error
+        finally:
+            os.close(folder)
+            await asyncio.to_thread(shutil.rmtree, output, ignore_errors=True)
 
-    async def _ready_sandbox(self) -> Sandbox | None:
-        sandbox = self._sandbox
-        if sandbox is not None and (
-            not sandbox.alive or sandbox.jobs >= self._limits.jobs_per_child
-        ):
-            await self._drop()
-            sandbox = None
-        if sandbox is None:
-            await self._start_sandbox()
-        return self._sandbox
+    def _sign(self, manifest: artifact_pb2.Manifest, job: JobSpec, folder: int) -> bytes:
+        """The artifact of what the child left; raises ManifestError or CorruptArtifactError."""
+        begin = time.perf_counter()
+        files = read_files(manifest, folder)
+        checked = checked_manifest(manifest, job, files)
+        checked.created = int(time.time())
+        checked.builder = _version()
+        checked.stages.add(stage="check", seconds=time.perf_counter() - begin)
+        return pack(checked, files, self._signing_key.sign)
 
     async def _start_sandbox(self) -> None:
-        if self._plan is None or self._sandbox is not None:
+        if self._plan is None or self._scratch is None or self._sandbox is not None:
             return
         try:
-            self._sandbox = await Sandbox.start(self._plan)
+            self._sandbox = await Sandbox.start(self._plan, self._scratch.folder("child-"))
         except SandboxDied as death:
-            self._fail(f"the self-test failed: {death.failure.message}")
+            check = explain(death.failure)
+            self._fail(f"the self-test failed: {check.detail}; {check.remedy}")
+            return
+        except OSError as error:
+            self._fail(f"its folder can't be used: {error}")
             return
         hello = self._sandbox.hello
         self._target = hello.target
@@ -187,10 +205,25 @@ class SandboxWorker:
             hello.seconds,
         )
 
+    def _replace_soon(self) -> None:
+        """Sees to it that a child gets warm before anybody asks for it."""
+        running = self._replacing is not None and not self._replacing.done()
+        if self._sandbox is None and self._plan is not None and not running:
+            self._replacing = asyncio.create_task(self._replace())
+
     async def _replace(self) -> None:
-        """Warms the next child before anybody asks for it."""
-        async with self._lock:
-            await self._start_sandbox()
+        """Tries until there is one: what ended the last, memory for instance, may pass."""
+        attempt = 0
+        while True:
+            if self._state == "unhealthy":
+                waits = self._limits.restart_seconds
+                await asyncio.sleep(waits[min(attempt, len(waits) - 1)])
+                attempt += 1
+            async with self._lock:
+                if self._sandbox is None:
+                    await self._start_sandbox()
+                if self._sandbox is not None:
+                    return
 
     async def _drop(self) -> None:
         sandbox, self._sandbox = self._sandbox, None
@@ -204,27 +237,38 @@ class SandboxWorker:
     def _unhealthy(self) -> compiler_pb2.Failure:
         return compiler_pb2.Failure(
             reason=compiler_pb2.REASON_NO_WORKER,
-            message=f"the worker {self._name} is unhealthy: {self._problem}",
+            message=f"the worker {self._name} is {self._state}: {self._problem}",
             remedy="run `compile-farm doctor` on the worker's host",
             retryable=True,
         )
 
 
-def _read_files(manifest: artifact_pb2.Manifest, output: Path) -> dict[str, bytes]:
-    """The files that the child left; plain ones in its folder, and no links out of it."""
-    files: dict[str, bytes] = {}
-    for entry in manifest.files:
-        if "/" in entry.name or entry.name.startswith("."):
-            raise ManifestError(f"a file called {entry.name[:80]!r}")
-        path = output / entry.name
-        try:
-            status = path.lstat()
-        except OSError as error:
-            raise ManifestError(f"the file {entry.name!r} is not there") from error
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
-            raise ManifestError(f"{entry.name!r} is no plain file, or {status.st_size} bytes long")
-        files[entry.name] = path.read_bytes()
-    return files
+def _wrong_target(asked: target_pb2.Target, served: target_pb2.Target) -> compiler_pb2.Failure:
+    return compiler_pb2.Failure(
+        reason=compiler_pb2.REASON_NO_WORKER,
+        message=f"this worker builds for {describe(served)}, not for {describe(asked)}",
+        remedy="ask a farm that serves the target",
+        retryable=True,
+    )
+
+
+def _not_asked_for(error: Exception) -> compiler_pb2.Failure:
+    return compiler_pb2.Failure(
+        reason=compiler_pb2.REASON_CRASHED,
+        message=f"the sandbox handed over what was not asked for: {error}",
+        remedy="nothing was signed, and the worker has replaced it",
+        stage="package",
+        retryable=True,
+    )
+
+
+def _disk_failed(work_dir: Path, error: OSError) -> compiler_pb2.Failure:
+    return compiler_pb2.Failure(
+        reason=compiler_pb2.REASON_INTERNAL,
+        message=f"the worker's own disk failed: {error}",
+        remedy=f"look at the disk of {work_dir}",
+        retryable=True,
+    )
 
 
 def _version() -> str:
