@@ -42,6 +42,7 @@ lint: $(READY) ## formatting, style and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	MYPYPATH=examples $(PY) -m mypy benchmarks examples/*.py
 
 protos: $(STUBS_VENV)/.ready ## generate the stubs in client/compile_farm/v1 from protos/
 	$(STUBS_VENV)/bin/python -m grpc_tools.protoc -Iprotos --python_out=client --pyi_out=client \

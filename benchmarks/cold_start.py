@@ -54,6 +54,9 @@ def main() -> int:
     except RowFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     for name, found in report["models"].items():
         found["inputs"] = describe_inputs(name, where)
         print(f"\n{TITLES[name]}, {found['inputs']}; from the model in memory:\n")

@@ -38,6 +38,9 @@ def main() -> int:
     except RowFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     for name, rows in results.items():
         print(f"\n{TITLES[name]}, {describe_inputs(name, where)}; from the model in memory:\n")
         print(table(rows))

@@ -30,15 +30,25 @@ def main() -> None:
     model, args = build("narrow150")
     with torch.no_grad(), Farm(given.url) as farm:
         artifact = farm.submit(model, args).result()
-        bound = artifact.bind(model)
-        outputs = bound._run
+        bound: Any = artifact.bind(model)
         whole = _median(lambda: bound(*args))
-        # The compiled code replaced by its own last outputs: what is left is Python.
-        kept: list[Any] = []
-        bound._run = lambda tensors: kept or kept.extend(outputs(tensors)) or kept
+        bound._run = _Replay(bound._run)
         own = _median(lambda: bound(*args))
         weights = sum(1 for entry in artifact.manifest.signature.inputs if entry.role != 1)
     print(json.dumps({"call_us": whole * 1e6, "own_us": own * 1e6, "weights": weights}))
+
+
+class _Replay:
+    """In place of the compiled code: its outputs of the first call, so that only Python is left."""
+
+    def __init__(self, run: Callable[[Any], Any]) -> None:
+        self._run = run
+        self._outputs: Any = None
+
+    def __call__(self, tensors: Any) -> Any:
+        if self._outputs is None:
+            self._outputs = self._run(tensors)
+        return self._outputs
 
 
 def _median(call: Callable[[], Any]) -> float:

@@ -82,8 +82,12 @@ class Lab:
         follower = threading.Thread(target=self._follow, args=(process, errors), daemon=True)
         follower.start()
         assert process.stdout is not None
-        found = [line[4:] for line in process.stdout if line.startswith("ROW ")]
-        process.wait()
+        try:
+            found = [line[4:] for line in process.stdout if line.startswith("ROW ")]
+            process.wait()
+        finally:
+            # Whoever interrupts the run wants its rows gone as well.
+            process.kill()
         follower.join(5)
         if process.returncode or not found:
             tail = "\n".join(errors[-15:])
