@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 import torch
+from torch._inductor import codecache
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from compile_farm.key import compute_key
 from compile_farm.v1 import graph_pb2, sandbox_pb2, target_pb2
@@ -21,8 +23,19 @@ def warm_up(target: target_pb2.Target, on_stage: StageListener = lambda _: None)
     ``on_stage`` hears how far it came, which matters where loading it ends the process.
     """
     torch.set_grad_enabled(False)
+    _keep_headers()
     with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
         compile_capture(small_request(target, Path(folder)), on_stage)
+
+
+def _keep_headers() -> None:
+    """Puts precompiled headers, half of the one-time costs, with the caches that outlive us.
+
+    torch puts them into the folder for temporary files, which a worker empties with each child.
+    """
+    folder = Path(cache_dir()) / "precompiled_headers"
+    codecache._HEADER_DIR = str(folder)
+    codecache._HEADER_LOCK_DIR = str(folder / "locks")
 
 
 def small_request(target: target_pb2.Target, output: Path) -> sandbox_pb2.SandboxCompile:
