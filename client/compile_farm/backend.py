@@ -179,7 +179,14 @@ class _Backend:
         eager, wrapped = module.forward, captured.run_wrapped
 
         def run(*args: Any) -> Any:
-            return eager(*args) if captured.runner is None else wrapped(*args)
+            if captured.runner is None:
+                return eager(*args)
+            try:
+                return wrapped(*args)
+            except InputMismatchError as error:
+                # Checked before anything ran, so eager can still answer.
+                self._ran_eager(error)
+                return eager(*args)
 
         return run
 
@@ -209,7 +216,6 @@ class _Backend:
         from compile_farm.runtime.positional import positional
 
         artifact = job.result(timeout)
-        captured.on_mismatch = self._ran_eager
         captured.runner = positional(artifact.open())
         self._graph.end("ready")
 

@@ -21,7 +21,7 @@ from compile_farm.capture.export import encode_output
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import may_overlap, run_on_fakes
 from compile_farm.capture.tensors import value_range
-from compile_farm.errors import CaptureError, InputMismatchError
+from compile_farm.errors import CaptureError
 from compile_farm.schema import check_capture
 from compile_farm.v1 import graph_pb2
 
@@ -35,10 +35,9 @@ class AotCapture:
     def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         """Raises CaptureError for what can't be captured; nothing was run."""
         self.capture = graph_pb2.Capture()
-        # Set once the artifact is there; until then the caller runs Dynamo's graph itself.
+        # Set once the artifact is there; until then, and for a call that it refuses, the caller
+        # runs Dynamo's graph: this one is functional, and inputs that share memory would differ.
         self.runner: GraphRunner | None = None
-        # Told of a call whose inputs did not fit the artifact and ran eager.
-        self.on_mismatch: Callable[[InputMismatchError], None] = lambda error: None
         self._traced = False
         self._constants: list[torch.Tensor] = []
         self._examples = list(example_inputs)
@@ -107,11 +106,7 @@ class AotCapture:
             given = list(inputs)
             inputs.clear()  # boxed: the caller keeps none of them alive
             if self.runner is not None:
-                try:
-                    return self.runner([*given, *self._constants])
-                except InputMismatchError as error:
-                    # Checked before anything ran, so eager can still answer.
-                    self.on_mismatch(error)
+                return self.runner([*given, *self._constants])
             outputs: Sequence[Any] = aten(*given)
             return outputs
 
