@@ -15,6 +15,7 @@ from torch._inductor.runtime.cache_dir_utils import cache_dir
 from compile_farm.key import compute_key
 from compile_farm.v1 import graph_pb2, sandbox_pb2, target_pb2
 from compiler_service.engine.compile import StageListener, compile_capture
+from compiler_service.engine.leftovers import remove_interrupted
 
 
 def warm_up(target: target_pb2.Target, on_stage: StageListener = lambda _: None) -> None:
@@ -24,6 +25,7 @@ def warm_up(target: target_pb2.Target, on_stage: StageListener = lambda _: None)
     """
     torch.set_grad_enabled(False)
     _keep_headers()
+    remove_interrupted(Path(cache_dir()))
     with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
         compile_capture(small_request(target, Path(folder)), on_stage)
 
