@@ -21,6 +21,14 @@ class UsageError(CompileFarmError):
     """A mistake in the command, or in the file that it names."""
 
 
+def server_missing(error: ImportError) -> UsageError:
+    """For a command that needs more than a client has."""
+    return UsageError(
+        f"the server's packages are not installed ({error.name} is missing)",
+        remedy="pip install 'compile-farm[server]'",
+    )
+
+
 def add_farm_arguments(parser: argparse.ArgumentParser) -> None:
     """--url, --trust and --json."""
     parser.add_argument(

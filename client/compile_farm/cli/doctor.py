@@ -10,7 +10,12 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from compile_farm.cli.common import UsageError, add_json_argument, device, print_json
+from compile_farm.cli.common import (
+    add_json_argument,
+    device,
+    print_json,
+    server_missing,
+)
 
 HELP = "check whether a worker can work here"
 
@@ -34,10 +39,7 @@ def run(given: argparse.Namespace) -> int:
         from compiler_service.config import default_data_dir
         from compiler_service.worker.doctor import run_doctor
     except ImportError as error:
-        raise UsageError(
-            f"the server's packages are not installed ({error.name} is missing)",
-            remedy="pip install 'compile-farm[server]'",
-        ) from error
+        raise server_missing(error) from error
     report = run_doctor(given.device, (given.data or default_data_dir()) / "worker")
     if given.json:
         print_json({"passed": report.passed, "checks": [asdict(one) for one in report.checks]})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from compile_farm.cli.common import UsageError, device, positive
+from compile_farm.cli.common import UsageError, device, positive, server_missing
 
 HELP = "run a farm on this machine"
 
@@ -69,10 +69,7 @@ def run(given: argparse.Namespace) -> int:
         from compiler_service import app, config, errors
         from compiler_service.worker.limits import GIB, Limits
     except ImportError as error:
-        raise UsageError(
-            f"the server's packages are not installed ({error.name} is missing)",
-            remedy="pip install 'compile-farm[server]'",
-        ) from error
+        raise server_missing(error) from error
     try:
         settings = config.ServeConfig(
             listen=given.listen,
