@@ -79,11 +79,14 @@ def _read_file(name: str, folder: int) -> bytes:
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         raise ManifestError(f"the file {name!r} can't be opened: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             raise ManifestError(f"{name!r} is no plain file of its own")
-        data = file.read(MAX_FILE_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
         raise ManifestError(f"{name!r} has over {MAX_FILE_BYTES} bytes")
     return data

@@ -38,13 +38,16 @@ def tidy_stage(stage: compiler_pb2.Stage) -> compiler_pb2.Stage:
     )
 
 
-def tidy_failure(failure: compiler_pb2.Failure) -> compiler_pb2.Failure:
-    """A failure with a message, and with a reason that a compile can have."""
+def tidy_failure(failure: compiler_pb2.Failure, stage: str = "") -> compiler_pb2.Failure:
+    """A failure with a message, and with a reason that a compile can have.
+
+    ``stage`` stands before the child's own.
+    """
     known = failure.reason in _REASONS
     return compiler_pb2.Failure(
         reason=failure.reason if known else compiler_pb2.REASON_COMPILER_ERROR,
         message=without_paths(failure.message[:_MESSAGE]) or "the compiler failed without a word",
         remedy=failure.remedy[:_REMEDY],
-        stage=failure.stage[:_NAME],
+        stage=f"{stage} {failure.stage[:_NAME]}".strip(),
         retryable=failure.retryable,
     )

@@ -7,6 +7,7 @@ child sends is only believed as far as the schema goes; noise on the socket coun
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import socket
@@ -18,6 +19,8 @@ from compiler_service.worker import death, framing, replies
 from compiler_service.worker.family import Family
 from compiler_service.worker.last_words import LastWords
 from compiler_service.worker.plan import SandboxPlan
+
+log = logging.getLogger(__name__)
 
 StageListener = Callable[[compiler_pb2.Stage], None]
 
@@ -70,12 +73,12 @@ class Sandbox:
             raise SandboxDied(death.not_started(error)) from error
         try:
             reply = await sandbox._converse(
-                None, plan.limits.start_seconds, death.START, lambda stage: None
+                None, "hello", plan.limits.start_seconds, death.START, lambda stage: None
             )
             if reply.WhichOneof("kind") == "failure":
-                raise SandboxDied(replies.tidy_failure(reply.failure))
-            if reply.WhichOneof("kind") != "hello":
-                raise SandboxDied(await sandbox._obituary(death.START, "no hello came first"))
+                sandbox._last_words.drain()
+                log.warning("a child failed; its last words:\n%s", sandbox._last_words.text())
+                raise SandboxDied(replies.tidy_failure(reply.failure, death.START))
         except BaseException:
             await sandbox.kill()
             raise
@@ -91,12 +94,11 @@ class Sandbox:
         it.
         """
         self.jobs += 1
-        reply = await self._converse(request, self._plan.limits.job_seconds, "", on_stage)
-        if reply.WhichOneof("kind") == "done":
-            return reply.done
+        seconds = self._plan.limits.job_seconds
+        reply = await self._converse(request, "done", seconds, "", on_stage)
         if reply.WhichOneof("kind") == "failure":
             return replies.tidy_failure(reply.failure)
-        raise SandboxDied(await self._obituary("", "a second hello"))
+        return reply.done
 
     async def kill(self) -> None:
         """Ends the child and every process that it started, and removes its temporary files."""
@@ -111,14 +113,19 @@ class Sandbox:
         """Whether the child runs."""
         return self._process.returncode is None
 
+    def on_end(self, call: Callable[[], object]) -> None:
+        """Calls this when the child has ended, for whatever reason."""
+        self._end.add_done_callback(lambda _: call())
+
     async def _converse(
         self,
         request: sandbox_pb2.SandboxCompile | None,
+        answer: str,
         seconds: float,
         stage: str,
         on_stage: StageListener,
     ) -> sandbox_pb2.SandboxReply:
-        """Sends a request, and returns the next reply that is no stage.
+        """Sends a request, and returns the reply of the kind ``answer``, or a failure.
 
         Watches the time and the memory meanwhile; ``stage`` is what the child is doing at first.
         """
@@ -131,10 +138,11 @@ class Sandbox:
                     await self._writer.drain()
                 for _ in range(replies.MAX_STAGES):
                     reply = await framing.read(self._reader, sandbox_pb2.SandboxReply())
-                    if reply.WhichOneof("kind") is None:
-                        raise framing.FramingError("an empty message")
-                    if reply.WhichOneof("kind") != "stage":
+                    kind = reply.WhichOneof("kind")
+                    if kind in (answer, "failure"):
                         return reply
+                    if kind != "stage":
+                        raise framing.FramingError(f"{kind or 'nothing'} where {answer} was due")
                     told = replies.tidy_stage(reply.stage)
                     current = f"{stage} {told.name}".strip()
                     on_stage(told)

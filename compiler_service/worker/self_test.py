@@ -35,6 +35,8 @@ def explain(failure: compiler_pb2.Failure) -> Check:
         remedy = "don't use this machine as a worker: it computes something else than eager"
     elif crashed and not stage:
         remedy = "run `python -c 'import torch'` with the worker's interpreter"
+    elif failure.reason == compiler_pb2.REASON_COMPILER_ERROR:
+        remedy = "see what the compiler says; the worker's log has more of it"
     else:
         remedy = failure.remedy
     where = f" in the stage {stage!r}" if stage else ""

@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import time
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -49,15 +50,21 @@ class SandboxWorker:
         """``device``: "cpu", "cuda:0", or "auto" for the first GPU if there is one.
 
         ``work_dir`` holds the caches, which are worth keeping, and the running job's files. The
-        sandbox may write there and nowhere else, so the signing key's file must not lie in it.
+        sandbox may write there and nowhere else; raises ValueError if the signing key's file lies
+        in it.
         """
         self._name = name
-        self._device = device
         self._signing_key = signing_key
         self._work_dir = work_dir.absolute()
         self._limits = limits or Limits()
-        self._child_module = child_module
-        self._plan: SandboxPlan | None = None
+        self._plan = SandboxPlan(
+            device=device,
+            work_dir=self._work_dir,
+            limits=self._limits,
+            child_module=child_module,
+            hidden=tuple(path for path in (signing_key.path,) if path is not None),
+        )
+        self._startable = False
         self._scratch: Scratch | None = None
         self._sandbox: Sandbox | None = None
         self._target = target_pb2.Target()
@@ -90,24 +97,16 @@ class SandboxWorker:
             return
         if compiler.cured:
             log.warning("worker %s: %s", self._name, compiler.detail)
-        self._plan = SandboxPlan(
-            device=self._device,
-            work_dir=self._work_dir,
-            limits=self._limits,
-            cxx=compiler.path,
-            child_module=self._child_module,
-            hidden=tuple(path for path in (self._signing_key.path,) if path is not None),
-        )
+        self._plan = replace(self._plan, cxx=compiler.path)
+        self._startable = True
         async with self._lock:
-            await self._start_sandbox()
+            await self._ensure_sandbox()
         self._replace_soon()
 
     async def run(self, job: JobSpec, on_stage: StageListener) -> Built | compiler_pb2.Failure:
         """One job. Cancelling the task kills the sandbox, which is then replaced."""
         async with self._lock:
-            if self._sandbox is None or not self._sandbox.alive:
-                await self._drop()
-                await self._start_sandbox()
+            await self._ensure_sandbox()
             if self._sandbox is None or self._scratch is None:
                 return self._unhealthy()
             if job.target != self._target:
@@ -134,14 +133,14 @@ class SandboxWorker:
 
     async def stop(self) -> None:
         """Ends the sandbox; a running job's task must have been cancelled before."""
+        self._startable = False
+        self._state = "stopped"
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.gather(self._replacing, return_exceptions=True)
         await self._drop()
         if self._scratch is not None:
             await asyncio.to_thread(self._scratch.close)
-        self._plan = None
-        self._state = "stopped"
 
     async def _run(
         self, sandbox: Sandbox, scratch: Scratch, job: JobSpec, on_stage: StageListener
@@ -181,8 +180,11 @@ class SandboxWorker:
         checked.stages.add(stage="check", seconds=time.perf_counter() - begin)
         return pack(checked, files, self._signing_key.sign)
 
-    async def _start_sandbox(self) -> None:
-        if self._plan is None or self._scratch is None or self._sandbox is not None:
+    async def _ensure_sandbox(self) -> None:
+        """Starts a child unless there is one; afterwards the state tells whether there is."""
+        if self._sandbox is not None and not self._sandbox.alive:
+            await self._drop()
+        if not self._startable or self._scratch is None or self._sandbox is not None:
             return
         try:
             self._sandbox = await Sandbox.start(self._plan, self._scratch.folder("child-"))
@@ -193,6 +195,7 @@ class SandboxWorker:
         except OSError as error:
             self._fail(f"its folder can't be used: {error}")
             return
+        self._sandbox.on_end(self._replace_soon)
         hello = self._sandbox.hello
         self._target = hello.target
         self._state, self._problem = "idle", ""
@@ -208,7 +211,8 @@ class SandboxWorker:
     def _replace_soon(self) -> None:
         """Sees to it that a child gets warm before anybody asks for it."""
         running = self._replacing is not None and not self._replacing.done()
-        if self._sandbox is None and self._plan is not None and not running:
+        ready = self._sandbox is not None and self._sandbox.alive
+        if self._startable and not ready and not running:
             self._replacing = asyncio.create_task(self._replace())
 
     async def _replace(self) -> None:
@@ -220,8 +224,7 @@ class SandboxWorker:
                 await asyncio.sleep(waits[min(attempt, len(waits) - 1)])
                 attempt += 1
             async with self._lock:
-                if self._sandbox is None:
-                    await self._start_sandbox()
+                await self._ensure_sandbox()
                 if self._sandbox is not None:
                     return
 
