@@ -199,13 +199,14 @@ def lie_with_files(request: sandbox_pb2.SandboxCompile, argument: str) -> Manife
 
 
 def attempt(request: sandbox_pb2.SandboxCompile, argument: str) -> Manifest:
-    """Runs Python code and fails with what came of it, as JSON."""
+    """Runs Python code, and leaves what came of it as JSON in the worker's folder."""
     found: dict[str, object] = {}
     try:
         exec(argument, {"found": found, "request": request})
     except OSError as error:
         found["error"] = type(error).__name__
-    raise RuntimeError(json.dumps(found))
+    Path("found.json").write_text(json.dumps(found))
+    return good(request)
 
 
 _FAULTS: dict[str, Fault] = {
