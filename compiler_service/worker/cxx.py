@@ -96,7 +96,9 @@ def _try(compiler: str, folder: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return done.stderr.strip()[-500:] or "it failed without a word" if done.returncode else ""
+    if done.returncode:
+        return done.stderr.strip()[-500:] or "it failed without a word"
+    return "" if (folder / "try.so").exists() else "it made no file"
 
 
 def _links_shared(shared_object: Path) -> bool:

@@ -37,8 +37,8 @@ def isolate(given: ChildArguments) -> list[str]:
     _limit(resource.RLIMIT_FSIZE, given.file_bytes)
     _limit(resource.RLIMIT_NOFILE, given.open_files)
     network = _leave_network(libc)
-    files = confine(given.writable, given.hidden)
-    privileges = _drop_capabilities(libc)
+    files = confine(given.writable, given.hidden) if given.confined else ""
+    privileges = _drop_capabilities(libc) if given.confined else ""
     notes = []
     if network:
         notes.append(f"the sandbox has network access: {network}")

@@ -41,6 +41,7 @@ class ChildArguments:
     open_files: int
     writable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    confined: bool = True
 
     def to_text(self) -> str:
         """One argument of a command line."""
@@ -59,7 +60,8 @@ class SandboxPlan:
     """How to start a child: on what device, where, and with which limits.
 
     ``cxx`` is the C++ compiler that it uses, empty for what CXX or PATH offer; ``hidden`` are files
-    and folders that it may not read, the signing key above all.
+    and folders that it may not read, the signing key above all; ``confined`` is False for a child
+    that needs files which nobody foresaw.
     """
 
     device: str
@@ -68,6 +70,7 @@ class SandboxPlan:
     cxx: str = ""
     child_module: str = CHILD_MODULE
     hidden: tuple[Path, ...] = ()
+    confined: bool = True
 
     def __post_init__(self) -> None:
         for path in self.hidden:
@@ -90,6 +93,7 @@ class SandboxPlan:
             open_files=self.limits.open_files,
             writable=writable,
             hidden=tuple(str(path) for path in self.hidden),
+            confined=self.confined,
         )
         return [sys.executable, "-m", self.child_module, arguments.to_text()]
 

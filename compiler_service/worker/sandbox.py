@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2
@@ -64,8 +65,26 @@ class Sandbox:
     async def start(cls, plan: SandboxPlan, temporary: Path) -> Sandbox:
         """Starts a child and waits for its Hello; raises SandboxDied.
 
-        ``temporary`` is an empty folder for its temporary files, removed with the child.
+        ``temporary`` is an empty folder for its temporary files, removed with the child. A GPU's
+        driver may need files that a confined child can't open, and there are many drivers: where
+        the confined child can't use the GPU and an unconfined one can, that one works, and its
+        notes say so.
         """
+        try:
+            return await cls._start(plan, temporary)
+        except SandboxDied as death_of_first:
+            if plan.device.partition(":")[0] not in ("auto", "cuda") or not plan.confined:
+                raise
+            log.warning("the confined child did not start: %s", death_of_first)
+        await asyncio.to_thread(temporary.mkdir, 0o700, exist_ok=True)
+        sandbox = await cls._start(replace(plan, confined=False), temporary)
+        sandbox.hello.notes.append(
+            "the sandbox is not confined to its own files: confined, it could not use the GPU"
+        )
+        return sandbox
+
+    @classmethod
+    async def _start(cls, plan: SandboxPlan, temporary: Path) -> Sandbox:
         try:
             sandbox = await _spawn(plan, temporary)
         except OSError as error:
