@@ -89,7 +89,9 @@ def _try(compiler: str, folder: Path) -> str:
     """Compiles a shared object that uses std::regex; what went wrong, or nothing."""
     source = folder / "try.cpp"
     source.write_text(_SOURCE)
-    command = [compiler, "-std=c++17", "-shared", "-fPIC", "-o", str(folder / "try.so")]
+    built = folder / "try.so"
+    built.unlink(missing_ok=True)
+    command = [compiler, "-std=c++17", "-shared", "-fPIC", "-o", str(built)]
     try:
         done = subprocess.run(
             [*command, str(source)], capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -98,7 +100,7 @@ def _try(compiler: str, folder: Path) -> str:
         return str(error)
     if done.returncode:
         return done.stderr.strip()[-500:] or "it failed without a word"
-    return "" if (folder / "try.so").exists() else "it made no file"
+    return "" if built.exists() else "it made no file"
 
 
 def _links_shared(shared_object: Path) -> bool:

@@ -16,8 +16,8 @@ _LINE_LENGTH = 500
 _READ_BYTES = 64 * 1024
 # A child that prints faster than it is read must not keep the reader in ``drain`` for ever.
 _DRAIN_READS = 64
-# Two components say enough; the rest is the host's business.
-_LONG_PATH = re.compile(r"(?<![\w/.])(?:/[\w.+@~-]+)+(/[\w.+@~-]+/[\w.+@~-]+)")
+# Two components say enough; the rest is the host's business. Compilers take paths right behind -I.
+_LONG_PATH = re.compile(r"(?:(?<![\w/.])|(?<=-[IL]))(?:/[\w.+@~-]+)+(/[\w.+@~-]+/[\w.+@~-]+)")
 
 
 class LastWords:
