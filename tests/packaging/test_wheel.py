@@ -7,6 +7,7 @@ no others: no torch, nothing of the server's.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,8 @@ def test_the_wheel_holds_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     tops = {name for name in tops if not name.endswith(".dist-info")}
     assert tops == {"compile_farm", "compiler_service"}
-    assert not [name for name in zipfile.ZipFile(wheel).namelist() if "test" in name]
+    tests = re.compile(r"(^|/)(tests?/|test_|conftest)")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if tests.search(name)]
 
 
 def test_metadata(wheel: Path) -> None:
