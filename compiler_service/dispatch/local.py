@@ -274,7 +274,9 @@ class LocalDispatcher:
             tier="built",
         )
         try:
-            await self._store.publish(key, built.data)
+            entry = await self._store.publish(key, built.data)
+            if entry.missed:
+                log.warning("job %s: not taken by %s", key[:16], ", ".join(entry.missed))
         except StoreError as error:
             log.error("job %s: the store took nothing: %s", key[:16], error)
             if len(built.data) > _MAX_INLINE:
