@@ -87,7 +87,7 @@ def eat_memory_elsewhere(request: sandbox_pb2.SandboxCompile, argument: str) -> 
     """In a descendant that leaves the process group, as a compiler daemon would."""
     code = f"import time\nheld = b'x' * {int(argument)}\ntime.sleep(600)"
     started = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    print(f"descendant {started.pid}", flush=True)
+    Path("descendant").write_text(str(started.pid))
     started.wait()
     return good(request)
 

@@ -38,16 +38,13 @@ def tidy_stage(stage: compiler_pb2.Stage) -> compiler_pb2.Stage:
     )
 
 
-def tidy_failure(failure: compiler_pb2.Failure, stage: str = "") -> compiler_pb2.Failure:
-    """A failure with a message, and with a reason that a compile can have.
-
-    ``stage`` stands before the child's own.
-    """
+def tidy_failure(failure: compiler_pb2.Failure, stage: str) -> compiler_pb2.Failure:
+    """A failure in ``stage`` with a message, and with a reason that a compile can have."""
     known = failure.reason in _REASONS
     return compiler_pb2.Failure(
         reason=failure.reason if known else compiler_pb2.REASON_COMPILER_ERROR,
         message=without_paths(failure.message[:_MESSAGE]) or "the compiler failed without a word",
         remedy=failure.remedy[:_REMEDY],
-        stage=f"{stage} {failure.stage[:_NAME]}".strip(),
+        stage=stage[:_NAME],
         retryable=failure.retryable,
     )

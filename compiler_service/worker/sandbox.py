@@ -97,7 +97,7 @@ class Sandbox:
             if reply.WhichOneof("kind") == "failure":
                 sandbox._last_words.drain()
                 log.warning("a child failed; its last words:\n%s", sandbox._last_words.text())
-                raise SandboxDied(replies.tidy_failure(reply.failure, death.START))
+                raise SandboxDied(reply.failure)
         except BaseException:
             await sandbox.kill()
             raise
@@ -115,9 +115,7 @@ class Sandbox:
         self.jobs += 1
         seconds = self._plan.limits.job_seconds
         reply = await self._converse(request, "done", seconds, "", on_stage)
-        if reply.WhichOneof("kind") == "failure":
-            return replies.tidy_failure(reply.failure)
-        return reply.done
+        return reply.failure if reply.WhichOneof("kind") == "failure" else reply.done
 
     async def kill(self) -> None:
         """Ends the child and every process that it started, and removes its temporary files."""
@@ -149,7 +147,7 @@ class Sandbox:
         Watches the time and the memory meanwhile; ``stage`` is what the child is doing at first.
         """
         watch = asyncio.create_task(self._watch_memory())
-        current = stage
+        current, told = stage, compiler_pb2.Stage()
         try:
             async with asyncio.timeout(seconds):
                 if request is not None:
@@ -158,8 +156,13 @@ class Sandbox:
                 for _ in range(replies.MAX_STAGES):
                     reply = await framing.read(self._reader, sandbox_pb2.SandboxReply())
                     kind = reply.WhichOneof("kind")
-                    if kind in (answer, "failure"):
+                    if kind == answer:
                         return reply
+                    if kind == "failure":
+                        # An exception does not know its stage; what was told last does.
+                        where = f"{stage} {reply.failure.stage or told.name}".strip()
+                        failure = replies.tidy_failure(reply.failure, where)
+                        return sandbox_pb2.SandboxReply(failure=failure)
                     if kind != "stage":
                         raise framing.FramingError(f"{kind or 'nothing'} where {answer} was due")
                     told = replies.tidy_stage(reply.stage)

@@ -43,11 +43,11 @@ async def state_is(worker: SandboxWorker, state: str) -> None:
 
 
 async def test_a_job_over_its_time_is_stopped(tmp_path: Path) -> None:
-    async with running(fault_worker(tmp_path, limits=replace(LIMITS, job_seconds=0.5))) as worker:
+    async with running(fault_worker(tmp_path, limits=replace(LIMITS, job_seconds=2))) as worker:
         first = pid_of_child(tmp_path)
         told = await failure(worker, "sleep:")
         assert told.reason == compiler_pb2.REASON_TIMEOUT
-        assert "took over 0.5 s" in told.message
+        assert "took over 2 s" in told.message
         assert "'lower'" in told.message
         assert "--job-timeout" in told.remedy
         assert not is_running(first)
@@ -70,12 +70,9 @@ async def test_memory_of_descendants_counts_and_they_end_too(tmp_path: Path) -> 
         assert told.reason == compiler_pb2.REASON_OUT_OF_MEMORY
         assert isinstance(await run(worker, "good"), Built)
     # It had left the child's process group.
-    for command in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = command.read_bytes()
-        except OSError:
-            continue
-        assert str(400 * MIB).encode() not in words or not is_running(int(command.parent.name))
+    descendant = int((tmp_path / "worker" / "descendant").read_text())
+    while is_running(descendant):
+        await asyncio.sleep(0.01)
 
 
 async def test_cancelling_a_job_ends_its_child(tmp_path: Path) -> None:
@@ -101,7 +98,7 @@ async def test_jobs_run_one_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_job_that_waits_for_another_can_be_cancelled(tmp_path: Path) -> None:
-    async with running(fault_worker(tmp_path, limits=replace(LIMITS, job_seconds=1))) as worker:
+    async with running(fault_worker(tmp_path, limits=replace(LIMITS, job_seconds=2))) as worker:
         first = asyncio.create_task(failure(worker, "sleep:"))
         second = asyncio.create_task(run(worker, "good"))
         await asyncio.sleep(0.1)
@@ -146,7 +143,8 @@ async def test_a_job_for_another_target_is_refused(tmp_path: Path) -> None:
 async def test_a_worker_whose_self_test_fails_takes_no_work(
     tmp_path: Path, device: str, words: str
 ) -> None:
-    limits = replace(LIMITS, start_seconds=2, restart_seconds=(600,))
+    seconds = 2 if device.endswith("sleep") else LIMITS.start_seconds
+    limits = replace(LIMITS, start_seconds=seconds, restart_seconds=(600,))
     async with running(fault_worker(tmp_path, device=device, limits=limits)) as worker:
         status = worker.status()
         assert status.state == "unhealthy"

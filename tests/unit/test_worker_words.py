@@ -82,10 +82,10 @@ def test_a_failure_is_cut_to_what_a_message_may_hold() -> None:
             reason=compiler_pb2.REASON_NO_WORKER,  # not for a child to say
             message="x" * 100_000,
             remedy="y" * 100_000,
-            stage="z" * 1000,
             remembered_for_seconds=1e9,
             retryable=True,
-        )
+        ),
+        "z" * 1000,
     )
     assert told.reason == compiler_pb2.REASON_COMPILER_ERROR
     assert (len(told.message), len(told.remedy), len(told.stage)) == (8000, 1000, 40)
@@ -94,9 +94,9 @@ def test_a_failure_is_cut_to_what_a_message_may_hold() -> None:
 
 
 def test_a_failure_says_at_least_something() -> None:
-    assert replies.tidy_failure(compiler_pb2.Failure()).message
+    assert replies.tidy_failure(compiler_pb2.Failure(), "").message
     unknown = compiler_pb2.Failure.FromString(b"\x08\x7f")  # a reason of tomorrow
-    assert replies.tidy_failure(unknown).reason == compiler_pb2.REASON_COMPILER_ERROR
+    assert replies.tidy_failure(unknown, "").reason == compiler_pb2.REASON_COMPILER_ERROR
 
 
 @pytest.mark.parametrize(
