@@ -61,7 +61,8 @@ class SandboxPlan:
 
     ``cxx`` is the C++ compiler that it uses, empty for what CXX or PATH offer; ``hidden`` are files
     and folders that it may not read, the signing key above all; ``confined`` is False for a child
-    that needs files which nobody foresaw.
+    that needs files which nobody foresaw, and ``may_loosen`` allows to start such a one where a
+    confined one can't use the GPU.
     """
 
     device: str
@@ -71,6 +72,7 @@ class SandboxPlan:
     child_module: str = CHILD_MODULE
     hidden: tuple[Path, ...] = ()
     confined: bool = True
+    may_loosen: bool = True
 
     def __post_init__(self) -> None:
         for path in self.hidden:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 StageListener = Callable[[compiler_pb2.Stage], None]
 
 _MEMORY_INTERVAL = 0.5
+# How a child ends that misses a file; not by taking too long or too much.
+_MAY_BE_CONFINEMENT = (compiler_pb2.REASON_COMPILER_ERROR, compiler_pb2.REASON_CRASHED)
 # Between the end of a child's socket and its own.
 _EXIT_SECONDS = 2.0
 
@@ -73,7 +75,9 @@ class Sandbox:
         try:
             return await cls._start(plan, temporary)
         except SandboxDied as death_of_first:
-            if plan.device.partition(":")[0] not in ("auto", "cuda") or not plan.confined:
+            gpu = plan.device.partition(":")[0] in ("auto", "cuda")
+            reason = death_of_first.failure.reason
+            if not (gpu and plan.confined and plan.may_loosen and reason in _MAY_BE_CONFINEMENT):
                 raise
             log.warning("the confined child did not start: %s", death_of_first)
         await asyncio.to_thread(temporary.mkdir, 0o700, exist_ok=True)
@@ -129,6 +133,11 @@ class Sandbox:
     def alive(self) -> bool:
         """Whether the child runs."""
         return self._process.returncode is None
+
+    @property
+    def confined(self) -> bool:
+        """Whether it was started with the right to its own files only."""
+        return self._plan.confined
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Calls this when the child has ended, for whatever reason."""

@@ -196,6 +196,10 @@ class SandboxWorker:
             self._fail(f"its folder can't be used: {error}")
             return
         self._sandbox.on_end(self._replace_soon)
+        if self._sandbox.confined:
+            # Confined works here. From now on a failure has another cause, and may be the work of a
+            # graph that wants its successor unconfined.
+            self._plan = replace(self._plan, may_loosen=False)
         hello = self._sandbox.hello
         self._target = hello.target
         self._state, self._problem = "idle", ""
