@@ -25,7 +25,7 @@ from compiler_service.worker.scratch import Scratch
 from compiler_service.worker.worker import SandboxWorker
 from tests import captures
 from tests.compilers import faulty_compiler
-from tests.farms import prepare_worker_dir
+from tests.farms import prepare_worker_dir, shared_cache
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -144,12 +144,18 @@ async def test_a_compile_that_is_cancelled_midway_harms_no_other(bench: Bench) -
     assert isinstance(await bench.run(captures.chain_capture(50)), Built)
 
 
+@pytest.fixture
+def faulty() -> Path:
+    """A folder that stays: headers are compiled anew for each compiler's path, 300 MB of them."""
+    return shared_cache() / "libstdcxx-fault"
+
+
 @pytest.mark.slow
-async def test_the_self_test_finds_the_libstdcxx_fault(tmp_path: Path) -> None:
+async def test_the_self_test_finds_the_libstdcxx_fault(faulty: Path) -> None:
     """What a worker would run into without the cure."""
-    work_dir = prepare_worker_dir(tmp_path / "worker")
+    work_dir = faulty / "worker"
     scratch = Scratch(work_dir / "scratch")
-    compiler = faulty_compiler(tmp_path / "faulty")
+    compiler = faulty_compiler(faulty)
     (check,) = await self_test(SandboxPlan("cpu", work_dir, Limits(), str(compiler)), scratch)
     scratch.close()
     assert not check.passed
@@ -158,11 +164,8 @@ async def test_the_self_test_finds_the_libstdcxx_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_libstdcxx_fault_is_cured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", str(faulty_compiler(tmp_path / "faulty")))
-    work_dir = prepare_worker_dir(tmp_path / "worker")
-    report = await asyncio.to_thread(run_doctor, "cpu", work_dir)
+async def test_the_libstdcxx_fault_is_cured(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(faulty_compiler(faulty)))
+    report = await asyncio.to_thread(run_doctor, "cpu", faulty / "worker")
     assert report.passed, report.checks
     assert any("cured" in check.detail for check in report.checks)
