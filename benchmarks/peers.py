@@ -32,9 +32,14 @@ class Caches:
     folder: Path
 
     def environment(self) -> dict[str, str]:
-        """Variables that keep every cache inside the folder, and the network out."""
+        """Variables that keep every cache inside the folder, and the network out.
+
+        Python may keep its bytecode: an installed client has it, and a checkout whose modules are
+        compiled anew in each process would measure Python's compiler.
+        """
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **kept,
             "PYTHONPATH": os.pathsep.join(
                 [str(ROOT / "client"), str(ROOT), os.environ.get("PYTHONPATH", "")]
             ),

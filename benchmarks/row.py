@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
@@ -95,10 +96,14 @@ def _prepare(
 
 
 def _difference(mine: list[Any], theirs: list[Any]) -> float:
-    return max(
-        float((one - other).abs().max() / other.abs().max().clamp_min(1e-300))
-        for one, other in zip(mine, theirs, strict=True)
-    )
+    """Infinite where one of them is not finite: max() would pass over a NaN."""
+    largest = 0.0
+    for one, other in zip(mine, theirs, strict=True):
+        if one.shape != other.shape:
+            raise ValueError(f"a result has the shape {tuple(one.shape)}, not {tuple(other.shape)}")
+        found = float((one - other).abs().max() / other.abs().max().clamp_min(1e-300))
+        largest = max(largest, found if math.isfinite(found) else math.inf)
+    return largest
 
 
 def _steady(run: Callable[..., Any], args: tuple[Any, ...]) -> tuple[float, int]:

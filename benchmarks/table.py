@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -67,6 +68,7 @@ def machine() -> dict[str, Any]:
     hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu()
     found: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
+        "revision": _revision(),
         "hardware": hardware,
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -79,6 +81,21 @@ def machine() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             found[name] = None
     return found
+
+
+def _revision() -> str | None:
+    """The commit that was measured, "-dirty" if files differ from it; None outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def _cpu() -> str:
