@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,14 @@ class Lab:
 
     def row(self, model: str, way: str, caches: Caches, *extra: str) -> dict[str, Any]:
         """One row in a fresh process; its stages are told while it runs. Raises RowFailed."""
+        return self.rows([model], way, caches, *extra)[model]
+
+    def rows(
+        self, models: Sequence[str], way: str, caches: Caches, *extra: str
+    ) -> dict[str, dict[str, Any]]:
+        """A row for each model, all from one process, which is fresh for the first."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.row", model, way, *extra],
+            [sys.executable, "-m", "benchmarks.row", ",".join(models), way, *extra],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -86,19 +92,21 @@ class Lab:
         errors: list[str] = []
         follower = threading.Thread(target=self._follow, args=(process, errors), daemon=True)
         follower.start()
+        ended = threading.Event()
+        threading.Thread(target=self._beat, args=(ended,), daemon=True).start()
         assert process.stdout is not None
         try:
-            found = [line[4:] for line in process.stdout if line.startswith("ROW ")]
+            found = [json.loads(line[4:]) for line in process.stdout if line.startswith("ROW ")]
             process.wait()
         finally:
             # Whoever interrupts the run wants its rows gone as well.
             process.kill()
+            ended.set()
         follower.join(5)
-        if process.returncode or not found:
+        if process.returncode or len(found) != len(models):
             tail = "\n".join(errors[-15:])
-            raise RowFailed(f"{model} {way} ended with {process.returncode}:\n{tail}")
-        row: dict[str, Any] = json.loads(found[0])
-        return row
+            raise RowFailed(f"{','.join(models)} {way} ended with {process.returncode}:\n{tail}")
+        return {row["model"]: row for row in found}
 
     def _follow(self, process: subprocess.Popen[str], errors: list[str]) -> None:
         assert process.stderr is not None
@@ -106,6 +114,12 @@ class Lab:
             errors.append(line.rstrip())
             if re.match(r"\s*\d+% \w+", line):
                 self.say(f"    {line.strip()}")
+
+    def _beat(self, ended: threading.Event) -> None:
+        """Shows that a long row is alive."""
+        begin = time.perf_counter()
+        while not ended.wait(10):
+            self.say(f"    {time.perf_counter() - begin:3.0f} s in this process")
 
     @contextlib.contextmanager
     def farm(self) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """One way to a first result, in a process of its own; prints a line of JSON.
 
-    python -m benchmarks.row MODEL WAY [--url HOST:PORT] [--key KEY]
+    python -m benchmarks.row MODEL[,MODEL] WAY [--url HOST:PORT] [--key KEY]
+
+With several models a line for each; only the first one's clock counts a process that is fresh.
 
 The clock starts with the model in memory and nothing of the way imported, and stops when the first
 result is there. Then come steady calls, and the largest difference from eager: over all tensors of
@@ -27,18 +29,23 @@ _STEADY_CALLS = 200
 
 
 def main() -> None:
-    """Measures one row."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("way", choices=WAYS)
     parser.add_argument("--url")
     parser.add_argument("--key")
     given = parser.parse_args()
+    for name in given.model.split(","):
+        print("ROW " + json.dumps(_measure(name, given)), flush=True)
+
+
+def _measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
     import torch
 
-    model, args = build(given.model)
+    model, args = build(name)
     _synchronise()
-    row: dict[str, Any] = {"model": given.model, "way": given.way}
+    row: dict[str, Any] = {"model": name, "way": given.way}
     with torch.no_grad():
         begin = time.perf_counter()
         run = _prepare(given, model, args, row)
@@ -52,7 +59,7 @@ def main() -> None:
         row["steady_s"], row["steady_calls"] = _steady(run, args)
         theirs = [tensor.double() for tensor in tensors_of(model(*args))]
         row["difference"] = _difference(mine, theirs)
-    print("ROW " + json.dumps(row), flush=True)
+    return row
 
 
 def _prepare(
@@ -80,7 +87,8 @@ def _prepare(
     job = farm.submit(model, args)
     for event in job.events():
         if event.stage.name:
-            print(f"{event.stage.fraction:4.0%} {event.stage.name}", file=sys.stderr, flush=True)
+            words = f"{event.stage.fraction:4.0%} {event.stage.name} ({row['model']})"
+            print(words, file=sys.stderr, flush=True)
     artifact = job.result()
     bound = artifact.bind(model)
     manifest = artifact.manifest

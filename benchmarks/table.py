@@ -14,7 +14,8 @@ TITLES = {
     "eager": "eager",
     "compile cold": "torch.compile, cold",
     "compile warm": "torch.compile, warm local cache",
-    "farm-submit": "farm miss (capture, compile, load)",
+    "farm-submit": "farm miss, submit",
+    "farm-miss": 'farm miss, torch.compile(backend="compile_farm")',
     "farm-compile": 'farm hit, torch.compile(backend="compile_farm")',
     "farm-bind": "farm hit, bind",
 }
