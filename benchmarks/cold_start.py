@@ -73,7 +73,8 @@ def main() -> int:
     )
     given.out.mkdir(parents=True, exist_ok=True)
     hardware = "".join(c if c.isalnum() else "-" for c in report["machine"]["hardware"].lower())
-    path = given.out / f"cold_start-{hardware}-{report['machine']['date']}.json"
+    named = [hardware, report["machine"]["date"], report["machine"]["revision"]]
+    path = given.out / f"cold_start-{'-'.join(word for word in named if word)}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
     say(f"written to {path}")
     return 0
