@@ -36,6 +36,11 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(NAMES))
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args()
+    names = given.models.split(",")
+    if unknown := [name for name in names if name not in NAMES]:
+        parser.error(f"no model is called {unknown[0]!r}; there are {', '.join(NAMES)}")
+    if given.repeat < 1:
+        parser.error("--repeat takes 1 and more")
     where = device()
     report: dict[str, Any] = {
         "machine": machine(),
@@ -47,7 +52,7 @@ def main() -> int:
         say(report["busy"])
     try:
         with Lab(say) as lab, lab.farm() as url:
-            for name in given.models.split(","):
+            for name in names:
                 report["models"][name] = _measure(lab, name, url, given.repeat)
             say("overhead of a call")
             report["overhead"] = _overhead(lab, url)
