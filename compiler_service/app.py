@@ -11,8 +11,8 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
-from importlib import metadata
 
+from compile_farm import __version__
 from compile_farm.trust import key_id
 from compiler_service.config import ServeConfig
 from compiler_service.dispatch.local import LocalDispatcher
@@ -51,7 +51,7 @@ class Farm:
         compiler = CompilerInstance(
             self._store,
             self._dispatcher,
-            version=_version(),
+            version=__version__,
             public_keys=[signing_key.public_bytes],
             max_capture_bytes=config.max_capture_bytes,
             inline_bytes=config.inline_bytes,
@@ -123,10 +123,3 @@ def main(config: ServeConfig) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-def _version() -> str:
-    try:
-        return metadata.version("compile-farm")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"

@@ -33,6 +33,7 @@ MAX_ARTIFACT_BYTES = 512 * 2**20
 MAX_UNPACKED_BYTES = 2 * 2**30
 MAX_FILES = 4096
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,199}")
 _ENVELOPE = frozenset({MANIFEST_NAME, SIGNATURE_NAME})
 # Zip's earliest date: when it was packed must not move the digest.
@@ -70,6 +71,11 @@ class UnpackedArtifact:
 def digest_of(data: bytes) -> str:
     """Hexadecimal SHA-256."""
     return hashlib.sha256(data).hexdigest()
+
+
+def is_hex_digest(text: str) -> bool:
+    """Whether ``text`` has the form of a digest or a key: 64 hexadecimal digits in lower case."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def pack(

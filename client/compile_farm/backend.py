@@ -17,10 +17,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from compile_farm.errors import CaptureError, CompileFarmError, InputMismatchError
+from compile_farm.errors import (
+    CaptureError,
+    CompileFailedError,
+    CompileFarmError,
+    InputMismatchError,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -105,16 +110,19 @@ class CompiledGraph:
     hit: bool = False
     # Calls whose inputs did not fit the artifact and ran eager.
     fallbacks: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def end(self, state: str, reason: str = "") -> None:
         """Notes the outcome, and logs it once."""
-        with self._lock:
-            self.state, self.reason = state, reason
+        self.state, self.reason = state, reason
         if state == "ready":
             log.info("graph %s: the artifact runs from now on", self.key[:16])
         else:
             log.warning("a graph of %d nodes runs eager (%s): %s", self.nodes, state, reason)
+
+    def fail(self, error: CompileFarmError) -> None:
+        """Notes why there is no artifact: whether another try could help, or never will."""
+        for_good = isinstance(error, CaptureError | CompileFailedError) and not error.retryable
+        self.end("refused" if for_good else "unavailable", str(error))
 
 
 _graphs: list[CompiledGraph] = []
@@ -145,12 +153,8 @@ def compile_farm(
         _graphs.append(graph)
     try:
         return _Backend(settings, graph).compile(gm, example_inputs)
-    except CaptureError as error:
-        graph.end("refused", str(error))
-        if settings.on_miss == "error":
-            raise
     except CompileFarmError as error:
-        graph.end("unavailable", str(error))
+        graph.fail(error)
         if settings.on_miss == "error":
             raise
     return gm.forward
@@ -165,12 +169,13 @@ class _Backend:
         self, module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         from compile_farm.capture.aot import AotCapture
+        from compile_farm.farm import device_type_of
 
         captured = AotCapture(module, example_inputs)
         farm = _farm(self._settings)
         job = farm.compile(
             captured.capture,
-            device_type=_device_type(example_inputs),
+            device_type=device_type_of(captured.capture),
             effort=self._settings.effort,
             numerics=self._settings.numerics,
         )
@@ -210,7 +215,7 @@ class _Backend:
         try:
             self._take(captured, job)
         except CompileFarmError as error:
-            self._graph.end("refused" if not error.retryable else "unavailable", str(error))
+            self._graph.fail(error)
 
     def _take(self, captured: AotCapture, job: Job, timeout: float | None = None) -> None:
         from compile_farm.runtime.positional import positional
@@ -234,10 +239,3 @@ def _farm(settings: BackendOptions) -> Farm:
             keys = list(settings.trusted_keys) if settings.trusted_keys is not None else None
             _farms[name] = Farm(settings.url, trusted_keys=keys)
         return _farms[name]
-
-
-def _device_type(inputs: Sequence[Any]) -> str:
-    import torch
-
-    kinds = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
-    return "cuda" if "cuda" in kinds else "cpu"

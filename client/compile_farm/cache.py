@@ -11,7 +11,6 @@ before it is mapped.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -22,6 +21,7 @@ from compile_farm.artifact import (
     SIGNATURE_NAME,
     UnpackedArtifact,
     check_files,
+    is_hex_digest,
     parse_manifest,
     parse_signature,
 )
@@ -29,7 +29,6 @@ from compile_farm.errors import CompileFarmError, CorruptArtifactError
 from compile_farm.v1 import artifact_pb2
 
 ENVIRONMENT = "COMPILE_FARM_CACHE"
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class CachedArtifact:
@@ -112,7 +111,7 @@ class LocalCache:
 
     def remember(self, key: str, digest: str) -> None:
         """Notes which artifact a key has, for when the farm can't be asked."""
-        if not _HEX.fullmatch(key):
+        if not is_hex_digest(key):
             return
         try:
             handle, name = tempfile.mkstemp(dir=self._keys)
@@ -125,17 +124,17 @@ class LocalCache:
     def recall(self, key: str) -> str | None:
         """The digest that the key last had on this host."""
         try:
-            digest = (self._keys / key).read_text() if _HEX.fullmatch(key) else ""
+            digest = (self._keys / key).read_text() if is_hex_digest(key) else ""
         except OSError:
             return None
-        return digest if _HEX.fullmatch(digest) else None
+        return digest if is_hex_digest(digest) else None
 
     def remove(self, digest: str) -> None:
         """Forgets an entry."""
         shutil.rmtree(self._entry(digest), ignore_errors=True)
 
     def _entry(self, digest: str) -> Path:
-        if not _HEX.fullmatch(digest):
+        if not is_hex_digest(digest):
             raise CorruptArtifactError(f"{digest[:80]!r} is no artifact's digest")
         return self._artifacts / digest
 

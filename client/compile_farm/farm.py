@@ -8,13 +8,12 @@ asked for. What the local cache has needs no network, so a host starts even whil
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compile_farm.artifact import digest_of, unpack
+from compile_farm.artifact import digest_of, is_hex_digest, unpack
 from compile_farm.cache import CachedArtifact, LocalCache
 from compile_farm.errors import (
     ArtifactNotFoundError,
@@ -40,7 +39,6 @@ DEFAULT_URL = "127.0.0.1:8815"
 
 _EFFORTS = {"fast": target_pb2.EFFORT_FAST, "tuned": target_pb2.EFFORT_TUNED}
 _NUMERICS = {"strict": target_pb2.NUMERICS_STRICT, "fast": target_pb2.NUMERICS_FAST}
-_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Farm:
@@ -154,7 +152,7 @@ class Farm:
         Raises ArtifactNotFoundError, FarmUnavailableError, UntrustedArtifactError.
         """
         preheat()
-        if not _KEY.fullmatch(key):
+        if not is_hex_digest(key):
             raise CompileFarmError(
                 f"{key[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
             )

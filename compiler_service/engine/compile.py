@@ -18,6 +18,7 @@ import torch
 
 from compile_farm.errors import CompileFarmError, InvalidGraphError
 from compile_farm.key import key_components, key_of
+from compile_farm.runtime.native import open_native
 from compile_farm.schema import parse_capture
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, sandbox_pb2
 from compiler_service.engine import tune
@@ -25,7 +26,6 @@ from compiler_service.engine.decode import DecodedGraph, decode
 from compiler_service.engine.errors import EngineError
 from compiler_service.engine.inputs import compiled_order, random_inputs, symbol_values
 from compiler_service.engine.lower import Lowered, lower
-from compiler_service.engine.runner import open_runner
 from compiler_service.engine.settings import Candidate, candidates, inductor_settings
 from compiler_service.engine.verify import Subject, verify
 
@@ -163,7 +163,7 @@ class _Job:
                 if cuda:
                     calls[trial.candidate.name] = tune.graph_call(trial.lowered, arguments)
                 else:
-                    run = open_runner(trial.lowered.shared_object, self._device)
+                    run = open_native(trial.lowered.shared_object, self._device).run
                     calls[trial.candidate.name] = partial(run, arguments)
             except RuntimeError as error:
                 if trial is trials[0]:
@@ -177,7 +177,7 @@ class _Job:
             signature=capture.signature,
             module=decoded.module,
             compiled_inputs=decoded.compiled_inputs,
-            run=open_runner(chosen.shared_object, self._device),
+            run=open_native(chosen.shared_object, self._device).run,
             device=self._device,
             random=decoded.random,
         )

@@ -1,8 +1,16 @@
-"""How a stage says that it can't go on: an exception that carries the typed Failure."""
+"""How a stage says that it can't go on, and how any other exception is put in words."""
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 from compile_farm.v1 import compiler_pb2
+
+# Of an exception's own text, in a message.
+_TEXT = 4000
+# torch has an OutOfMemoryError of its own, and RuntimeErrors that only say it.
+_ALLOCATION = "can't allocate memory"
 
 
 class EngineError(Exception):
@@ -26,3 +34,23 @@ class EngineError(Exception):
 def unsupported(message: str, *, remedy: str = "", stage: str = "") -> EngineError:
     """A graph that holds something which the farm does not take."""
     return EngineError(compiler_pb2.REASON_UNSUPPORTED, message, remedy=remedy, stage=stage)
+
+
+def in_words(error: BaseException) -> str:
+    """What an exception is, where it came from and what it says, also if that is nothing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = "an unknown place"
+    if frames:
+        path = "/".join(Path(frames[-1].filename).parts[-2:])
+        place = f"{frames[-1].name} ({path}:{frames[-1].lineno})"
+    text = str(error).strip()[:_TEXT]
+    return f"{type(error).__name__} in {place}: {text or 'it gave no message'}"
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether the exception is the host's or the GPU's memory running out."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or _ALLOCATION in str(error)
+    )

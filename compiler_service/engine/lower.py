@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,12 @@ from torch.utils._sympy.value_ranges import bound_sympy
 
 from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
 from compiler_service.engine.decode import DecodedGraph
-from compiler_service.engine.errors import EngineError, unsupported
+from compiler_service.engine.errors import (
+    EngineError,
+    in_words,
+    ran_out_of_memory,
+    unsupported,
+)
 from compiler_service.engine.neutral import neutralise
 from compiler_service.engine.report import FusionHook
 from compiler_service.engine.settings import host_isa, march
@@ -61,18 +65,12 @@ def lower(
             )
     except EngineError:
         raise
-    except torch.cuda.OutOfMemoryError as error:
-        raise EngineError(
-            compiler_pb2.REASON_OUT_OF_MEMORY, f"the GPU's memory ran out: {error}", stage="lower"
-        ) from error
     except Exception as error:
         raise _readable(error) from error
     finally:
         _reset()
     _check_guards(decoded)
-    files: list[Any] = list(written)  # type: ignore[arg-type]
-    raw = [path for path in files if isinstance(path, str)]
-    return _collect(raw, files, folder, hook)
+    return _collect(list(written), folder, hook)  # type: ignore[arg-type]
 
 
 def _reset() -> None:
@@ -83,15 +81,16 @@ def _reset() -> None:
     torch._inductor.codecache.PyCodeCache.cache_clear()
 
 
-def _collect(raw: list[str], written: list[Any], folder: Path, hook: FusionHook) -> Lowered:
-    shared = [Path(path) for path in raw if path.endswith(".so")]
+def _collect(written: list[Any], folder: Path, hook: FusionHook) -> Lowered:
+    paths = [path for path in written if isinstance(path, str)]
+    shared = [Path(path) for path in paths if path.endswith(".so")]
     if len(shared) != 1:
         raise EngineError(
             compiler_pb2.REASON_COMPILER_ERROR,
             f"AOTInductor wrote {len(shared)} shared objects instead of one",
             stage="lower",
         )
-    for path in raw:
+    for path in paths:
         if path.endswith(".wrapper.cpp"):
             hook.read_wrapper(Path(path))
     files = {"model.so": folder / "model.so"}
@@ -140,12 +139,6 @@ def _readable(error: Exception) -> EngineError:
         inner := getattr(cause, "inner_exception", None) or cause.__cause__
     ):
         cause = inner
-    frames = traceback.extract_tb(cause.__traceback__ or error.__traceback__)
-    place = "unknown place"
-    if frames:
-        last = frames[-1]
-        place = f"{last.name} ({Path(last.filename).name}:{last.lineno})"
-    text = str(cause).strip() or "it gave no message"
     name = type(cause).__name__
     is_missing = isinstance(cause, NotImplementedError) or name in (
         "MissingOperatorWithoutDecomp",
@@ -154,9 +147,11 @@ def _readable(error: Exception) -> EngineError:
         "GuardOnDataDependentSymNode",
     )
     reason = compiler_pb2.REASON_UNSUPPORTED if is_missing else compiler_pb2.REASON_COMPILER_ERROR
+    if ran_out_of_memory(cause):
+        reason = compiler_pb2.REASON_OUT_OF_MEMORY
     return EngineError(
         reason,
-        f"Inductor could not compile the graph: {name} in {place}: {text[:4000]}",
+        f"Inductor could not compile the graph: {in_words(cause)}",
         remedy="the model runs eager meanwhile; a graph without this operator would compile",
         stage="lower",
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 
+from compile_farm.artifact import is_hex_digest
 from compile_farm.v1 import compiler_pb2
 from compiler_service.errors import (
     InvalidRequestError,
@@ -18,7 +18,6 @@ from compiler_service.storage.outcome import Miss, Unavailable
 
 CHUNK_BYTES = 1024**2
 _MAX_PAGE = 1000
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ArtifactsInstance:
@@ -29,7 +28,7 @@ class ArtifactsInstance:
 
     async def read(self, digest: str, offset: int) -> AsyncIterator[compiler_pb2.ReadResponse]:
         """The bytes from ``offset`` on, at most 1 MiB a message."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_hex_digest(digest):
             raise InvalidRequestError(f"{digest[:80]!r} is no digest (64 hexadecimal digits)")
         outcome = await self._store.read(digest)
         if isinstance(outcome, Miss):

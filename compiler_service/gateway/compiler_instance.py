@@ -8,13 +8,13 @@ dispatcher.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 import zstandard
 
+from compile_farm.artifact import is_hex_digest
 from compile_farm.errors import InvalidGraphError
 from compile_farm.key import KEY_VERSION, compute_key
 from compile_farm.schema import SCHEMA_VERSION, parse_capture
@@ -26,7 +26,6 @@ from compiler_service.storage.index_entry import IndexEntry
 from compiler_service.storage.outcome import Hit, Miss
 
 MAX_LOOKUP_KEYS = 10_000
-_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class CompilerInstance:
@@ -67,7 +66,7 @@ class CompilerInstance:
         if len(keys) > MAX_LOOKUP_KEYS:
             raise InvalidRequestError(f"{len(keys)} keys in one request; at most {MAX_LOOKUP_KEYS}")
         for key in keys:
-            if not _KEY.fullmatch(key):
+            if not is_hex_digest(key):
                 raise InvalidRequestError(f"{key[:80]!r} is no key (64 hexadecimal digits)")
         found = await self._store.lookup(keys)
         # A single one may come along whole; for many, only where they lie is told.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from compile_farm.artifact import is_hex_digest
 from compile_farm.v1 import compiler_pb2
 from compiler_service.storage import index_entry, name
 from compiler_service.storage.errors import InvalidNameError, NoTierError, PublishError
@@ -148,7 +149,7 @@ def _position(listed: Listed) -> tuple[int, str]:
 
 def _position_of(page_token: str) -> tuple[int, str]:
     milliseconds, _, key = page_token.partition("-")
-    if not (milliseconds.isascii() and milliseconds.isdigit() and name.is_hex_digest(key)):
+    if not (milliseconds.isascii() and milliseconds.isdigit() and is_hex_digest(key)):
         raise InvalidNameError(
             f"{page_token[:100]!r} is no page token", remedy="pass the one of the answer before"
         )

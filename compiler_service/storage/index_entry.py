@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from compiler_service.storage.name import is_hex_digest
+from compile_farm.artifact import is_hex_digest
 
 
 @dataclass(frozen=True, slots=True)

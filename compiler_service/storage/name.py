@@ -6,15 +6,14 @@ prefix or their bucket.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
+from compile_farm.artifact import is_hex_digest
 from compiler_service.storage.errors import InvalidNameError
 
 Space = Literal["blobs", "index"]
 
-_DIGITS = re.compile(r"[0-9a-f]{64}")
 
 # A reader stops one byte behind these, so that a monstrous object is corrupt and not a full memory.
 _LARGEST: dict[Space, int] = {"blobs": 1 << 30, "index": 4096}
@@ -41,11 +40,6 @@ class Name:
     def largest(self) -> int:
         """The most bytes that an object of this space may have."""
         return _LARGEST[self.space]
-
-
-def is_hex_digest(text: str) -> bool:
-    """Whether it is 64 hexadecimal digits in lower case."""
-    return _DIGITS.fullmatch(text) is not None
 
 
 def blob(digest: str) -> Name:

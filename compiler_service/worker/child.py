@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2, target_pb2
+from compiler_service.engine.errors import in_words, ran_out_of_memory
 from compiler_service.worker import framing
 from compiler_service.worker.isolation import isolate
 from compiler_service.worker.plan import ChildArguments
 
 StageListener = Callable[[compiler_pb2.Stage], None]
-
-# In a message, and no more of it.
-_TEXT = 4000
 
 
 @dataclass(frozen=True)
@@ -95,27 +93,12 @@ def failure_of(error: Exception) -> compiler_pb2.Failure:
     if isinstance(carried, compiler_pb2.Failure):
         return carried
     traceback.print_exc()
-    text = str(error).strip()[:_TEXT]
-    kind = type(error).__name__
-    # torch has an OutOfMemoryError of its own, and RuntimeErrors that only say it.
-    memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _ALLOCATION in text
+    memory = ran_out_of_memory(error)
     return compiler_pb2.Failure(
         reason=compiler_pb2.REASON_OUT_OF_MEMORY if memory else compiler_pb2.REASON_COMPILER_ERROR,
-        message=f"the compiler failed: {kind} in {_place(error)}: {text or 'it gave no message'}",
+        message=f"the compiler failed: {in_words(error)}",
         remedy="the model runs eager meanwhile",
     )
-
-
-_ALLOCATION = "can't allocate memory"
-
-
-def _place(error: Exception) -> str:
-    """The innermost function, in words: where an exception without a message came from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return "an unknown place"
-    path = "/".join(Path(frames[-1].filename).parts[-2:])
-    return f"{frames[-1].name} ({path}:{frames[-1].lineno})"
 
 
 def _send(connection: socket.socket, reply: sandbox_pb2.SandboxReply) -> None:

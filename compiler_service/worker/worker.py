@@ -13,9 +13,9 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
+from compile_farm import __version__
 from compile_farm.artifact import pack
 from compile_farm.errors import CompileFarmError
 from compile_farm.targets import describe
@@ -176,7 +176,7 @@ class SandboxWorker:
         files = read_files(manifest, folder)
         checked = checked_manifest(manifest, job, files)
         checked.created = int(time.time())
-        checked.builder = _version()
+        checked.builder = __version__
         checked.stages.add(stage="check", seconds=time.perf_counter() - begin)
         return pack(checked, files, self._signing_key.sign)
 
@@ -276,10 +276,3 @@ def _disk_failed(work_dir: Path, error: OSError) -> compiler_pb2.Failure:
         remedy=f"look at the disk of {work_dir}",
         retryable=True,
     )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("compile-farm")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
