@@ -46,6 +46,7 @@ class Farm:
             signing_key=signing_key,
             work_dir=config.data_dir / "worker",
             limits=config.limits,
+            confined=config.confined,
         )
         self._dispatcher = LocalDispatcher([worker], self._store, queue_length=config.queue_length)
         compiler = CompilerInstance(

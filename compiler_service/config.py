@@ -29,6 +29,7 @@ class ServeConfig:
         stores: URLs of tiers in the order of reading; none: the disk under ``data_dir``.
         device: "auto", "cpu" or "cuda:N".
         limits: of the sandbox.
+        confined: whether the sandbox may touch its own files only.
         queue_length: jobs that may wait.
         max_capture_bytes: of one request, compressed or not.
         inline_bytes: artifacts up to this size come with the answer itself.
@@ -40,6 +41,7 @@ class ServeConfig:
     stores: tuple[str, ...] = ()
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)
+    confined: bool = True
     queue_length: int = 1000
     max_capture_bytes: int = 64 * 1024**2
     inline_bytes: int = 2 * 1024**2

@@ -9,12 +9,7 @@ from compile_farm.v1 import target_pb2
 
 
 def worker_target(device: str) -> target_pb2.Target:
-    """The target of ``device``; raises RuntimeError where there is no such.
-
-    "auto" is the first GPU if there is one, else the CPU.
-    """
-    if device == "auto":
-        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    """The target of ``device`` ("cpu", "cuda:N"); raises RuntimeError where there is no such."""
     parsed = torch.device(device)
     if parsed.type == "cuda":
         if not torch.cuda.is_available():

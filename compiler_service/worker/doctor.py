@@ -7,12 +7,12 @@ compiles, loads and runs a small graph.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compile_farm.targets import describe
 from compiler_service.worker.cxx import find_compiler
-from compiler_service.worker.gpu import gpu_checks
+from compiler_service.worker.gpu import gpu_checks, resolve_device
 from compiler_service.worker.limits import Limits
 from compiler_service.worker.plan import SandboxPlan
 from compiler_service.worker.preflight import Check, preflight
@@ -33,7 +33,9 @@ class DoctorReport:
         return all(check.passed for check in self.checks)
 
 
-def run_doctor(device: str, work_dir: Path, limits: Limits | None = None) -> DoctorReport:
+def run_doctor(
+    device: str, work_dir: Path, limits: Limits | None = None, confined: bool = True
+) -> DoctorReport:
     """Runs the checks for ``device`` ("auto", "cpu", "cuda:0"); takes up to a minute or two.
 
     Checks that need an earlier one are left out where that did not pass.
@@ -48,9 +50,13 @@ def run_doctor(device: str, work_dir: Path, limits: Limits | None = None) -> Doc
     try:
         compiler = find_compiler(work_dir.absolute())
         report.checks.extend(preflight(work_dir, compiler))
-        plan = SandboxPlan(device, work_dir.absolute(), limits or Limits(), compiler.path)
+        plan = SandboxPlan(
+            device, work_dir.absolute(), limits or Limits(), compiler.path, confined=confined
+        )
         if report.passed and device != "cpu":
-            report.checks.extend(gpu_checks(device, plan.environment(scratch.folder("gpu-"))))
+            environment = plan.environment(scratch.folder("gpu-"))
+            report.checks.extend(gpu_checks(device, environment))
+            plan = replace(plan, device=resolve_device(device, environment))
         if report.passed:
             report.checks.extend(asyncio.run(self_test(plan, scratch)))
     finally:
@@ -63,7 +69,7 @@ async def self_test(plan: SandboxPlan, scratch: Scratch) -> list[Check]:
     try:
         sandbox = await Sandbox.start(plan, scratch.folder("child-"))
     except SandboxDied as death:
-        return [explain(death.failure)]
+        return [explain(death.failure, plan)]
     hello = sandbox.hello
     await sandbox.kill()
     detail = f"{describe(hello.target)}: a small graph compiled, loaded, ran and verified in "

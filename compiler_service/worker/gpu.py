@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from compiler_service.worker.last_words import without_paths
@@ -21,6 +22,21 @@ gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 triton = importlib.util.find_spec("triton") is not None
 print(json.dumps({"cuda": torch.version.cuda, "gpus": gpus, "triton": triton}))
 """
+
+
+def resolve_device(device: str, environment: Mapping[str, str]) -> str:
+    """What "auto" is here: the first GPU that torch sees, else the CPU.
+
+    Asked outside the sandbox: from within, a GPU that can't be opened looks like none.
+    """
+    if device != "auto":
+        return device
+    if not any(Path("/dev").glob("nvidia*")) and not Path("/dev/dxg").exists():
+        return "cpu"
+    try:
+        return "cuda:0" if _look(environment)["gpus"] else "cpu"
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return "cpu"
 
 
 def gpu_checks(device: str, environment: Mapping[str, str]) -> list[Check]:

@@ -39,7 +39,7 @@ def isolate(given: ChildArguments) -> list[str]:
     network = _leave_network(libc)
     files = confine(given.writable, given.hidden) if given.confined else ""
     privileges = _drop_capabilities(libc) if given.confined else ""
-    notes = []
+    notes = [] if given.confined else ["the sandbox can read and write what its user can"]
     if network:
         notes.append(f"the sandbox has network access: {network}")
     if files:

@@ -32,6 +32,9 @@ _SECRETS_AT_HOME = (
     ".ssh", ".aws", ".azure", ".config/gcloud", ".docker", ".kube", ".netrc", ".git-credentials",
     ".gnupg", ".pypirc", ".cache/huggingface/token",
 )  # fmt: skip
+# Kept open: a folder of /proc that nobody holds can be forgotten, and its rule with it.
+_own_folder: list[int] = []
+
 _SECRETS = ("/run/secrets", "/var/run/secrets", "/etc/shadow", "/etc/ssl/private")
 
 
@@ -56,6 +59,10 @@ def confine(writable: Iterable[str], hidden: Iterable[str]) -> str:
             _allow(libc, ruleset, path, _READ_FILE)
         for path in (*map(Path, writable), *_devices()):
             _allow(libc, ruleset, path, handled)
+        # CUDA's driver names its threads there, and takes a refusal for a broken system. A process
+        # that starts later has another folder, which it can't write to: only one uses the GPU.
+        _own_folder.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
+        _allow(libc, ruleset, Path("/proc/self"), handled)
         if libc.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
             return f"Landlock refuses ({os.strerror(ctypes.get_errno())})"
     finally:

@@ -60,9 +60,8 @@ class SandboxPlan:
     """How to start a child: on what device, where, and with which limits.
 
     ``cxx`` is the C++ compiler that it uses, empty for what CXX or PATH offer; ``hidden`` are files
-    and folders that it may not read, the signing key above all; ``confined`` is False for a child
-    that needs files which nobody foresaw, and ``may_loosen`` allows to start such a one where a
-    confined one can't use the GPU.
+    and folders that it may not read, the signing key above all; ``confined`` is False where the
+    operator said so, for a driver that needs files which nobody foresaw.
     """
 
     device: str
@@ -72,7 +71,6 @@ class SandboxPlan:
     child_module: str = CHILD_MODULE
     hidden: tuple[Path, ...] = ()
     confined: bool = True
-    may_loosen: bool = True
 
     def __post_init__(self) -> None:
         for path in self.hidden:

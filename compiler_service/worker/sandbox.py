@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2
@@ -26,8 +25,6 @@ log = logging.getLogger(__name__)
 StageListener = Callable[[compiler_pb2.Stage], None]
 
 _MEMORY_INTERVAL = 0.5
-# How a child ends that misses a file; not by taking too long or too much.
-_MAY_BE_CONFINEMENT = (compiler_pb2.REASON_COMPILER_ERROR, compiler_pb2.REASON_CRASHED)
 # Between the end of a child's socket and its own.
 _EXIT_SECONDS = 2.0
 
@@ -67,28 +64,8 @@ class Sandbox:
     async def start(cls, plan: SandboxPlan, temporary: Path) -> Sandbox:
         """Starts a child and waits for its Hello; raises SandboxDied.
 
-        ``temporary`` is an empty folder for its temporary files, removed with the child. A GPU's
-        driver may need files that a confined child can't open, and there are many drivers: where
-        the confined child can't use the GPU and an unconfined one can, that one works, and its
-        notes say so.
+        ``temporary`` is an empty folder for its temporary files, removed with the child.
         """
-        try:
-            return await cls._start(plan, temporary)
-        except SandboxDied as death_of_first:
-            gpu = plan.device.partition(":")[0] in ("auto", "cuda")
-            reason = death_of_first.failure.reason
-            if not (gpu and plan.confined and plan.may_loosen and reason in _MAY_BE_CONFINEMENT):
-                raise
-            log.warning("the confined child did not start: %s", death_of_first)
-        await asyncio.to_thread(temporary.mkdir, 0o700, exist_ok=True)
-        sandbox = await cls._start(replace(plan, confined=False), temporary)
-        sandbox.hello.notes.append(
-            "the sandbox is not confined to its own files: confined, it could not use the GPU"
-        )
-        return sandbox
-
-    @classmethod
-    async def _start(cls, plan: SandboxPlan, temporary: Path) -> Sandbox:
         try:
             sandbox = await _spawn(plan, temporary)
         except OSError as error:
@@ -133,11 +110,6 @@ class Sandbox:
     def alive(self) -> bool:
         """Whether the child runs."""
         return self._process.returncode is None
-
-    @property
-    def confined(self) -> bool:
-        """Whether it was started with the right to its own files only."""
-        return self._plan.confined
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Calls this when the child has ended, for whatever reason."""

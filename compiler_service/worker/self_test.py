@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from compile_farm.v1 import compiler_pb2
 from compiler_service.worker.death import START
+from compiler_service.worker.plan import SandboxPlan
 from compiler_service.worker.preflight import Check
 
 NAME = "compile, load and run"
@@ -17,8 +18,8 @@ NAME = "compile, load and run"
 _LOADING = "verify"
 
 
-def explain(failure: compiler_pb2.Failure) -> Check:
-    """A failed check; ``failure`` is why there was no hello."""
+def explain(failure: compiler_pb2.Failure, plan: SandboxPlan) -> Check:
+    """A failed check; ``failure`` is why there was no hello of a child started by ``plan``."""
     stage = failure.stage.removeprefix(START).strip()
     crashed = failure.reason == compiler_pb2.REASON_CRASHED
     loading = stage == _LOADING and failure.reason != compiler_pb2.REASON_VERIFICATION_FAILED
@@ -39,5 +40,10 @@ def explain(failure: compiler_pb2.Failure) -> Check:
         remedy = "see what the compiler says; the worker's log has more of it"
     else:
         remedy = failure.remedy
+    if plan.confined and plan.device.startswith("cuda") and not stage:
+        remedy += (
+            "; if the GPU's driver needs files that the sandbox can't open, --unconfined gives the "
+            "sandbox all that its user has: only for graphs of people whom you trust"
+        )
     where = f" in the stage {stage!r}" if stage else ""
     return Check(NAME, False, failure.message + where, remedy)

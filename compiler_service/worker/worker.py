@@ -23,6 +23,7 @@ from compile_farm.v1 import artifact_pb2, compiler_pb2, sandbox_pb2, target_pb2
 from compiler_service.security.signing import SigningKey
 from compiler_service.worker.checks import ManifestError, checked_manifest, read_files
 from compiler_service.worker.cxx import find_compiler
+from compiler_service.worker.gpu import resolve_device
 from compiler_service.worker.limits import Limits
 from compiler_service.worker.plan import CHILD_MODULE, SandboxPlan
 from compiler_service.worker.preflight import preflight
@@ -45,13 +46,14 @@ class SandboxWorker:
         signing_key: SigningKey,
         work_dir: Path,
         limits: Limits | None = None,
+        confined: bool = True,
         child_module: str = CHILD_MODULE,
     ) -> None:
         """``device``: "cpu", "cuda:0", or "auto" for the first GPU if there is one.
 
         ``work_dir`` holds the caches, which are worth keeping, and the running job's files. The
-        sandbox may write there and nowhere else; raises ValueError if the signing key's file lies
-        in it.
+        sandbox may write there and nowhere else, unless ``confined`` is False; raises ValueError if
+        the signing key's file lies in it.
         """
         self._name = name
         self._signing_key = signing_key
@@ -62,6 +64,7 @@ class SandboxWorker:
             work_dir=self._work_dir,
             limits=self._limits,
             child_module=child_module,
+            confined=confined,
             hidden=tuple(path for path in (signing_key.path,) if path is not None),
         )
         self._startable = False
@@ -97,7 +100,9 @@ class SandboxWorker:
             return
         if compiler.cured:
             log.warning("worker %s: %s", self._name, compiler.detail)
-        self._plan = replace(self._plan, cxx=compiler.path)
+        environment = self._plan.environment(self._scratch.folder("gpu-"))
+        device = await asyncio.to_thread(resolve_device, self._plan.device, environment)
+        self._plan = replace(self._plan, cxx=compiler.path, device=device)
         self._startable = True
         async with self._lock:
             await self._ensure_sandbox()
@@ -189,17 +194,13 @@ class SandboxWorker:
         try:
             self._sandbox = await Sandbox.start(self._plan, self._scratch.folder("child-"))
         except SandboxDied as death:
-            check = explain(death.failure)
+            check = explain(death.failure, self._plan)
             self._fail(f"the self-test failed: {check.detail}; {check.remedy}")
             return
         except OSError as error:
             self._fail(f"its folder can't be used: {error}")
             return
         self._sandbox.on_end(self._replace_soon)
-        if self._sandbox.confined:
-            # Confined works here. From now on a failure has another cause, and may be the work of a
-            # graph that wants its successor unconfined.
-            self._plan = replace(self._plan, may_loosen=False)
         hello = self._sandbox.hello
         self._target = hello.target
         self._state, self._problem = "idle", ""

@@ -143,6 +143,27 @@ async def test_nothing_outside_its_folder_can_be_written(inside: Inside, tmp_pat
 
 
 @needs_landlock
+async def test_it_may_name_its_own_threads(inside: Inside) -> None:
+    """CUDA's driver does, and finds no GPU where it can't."""
+    code = (
+        "import gc, threading\n"
+        "gc.collect()\n"
+        "def rename():\n"
+        "    open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w').write('cuda')\n"
+        "    found['name'] = open('/proc/thread-self/comm').read().strip()\n"
+        "thread = threading.Thread(target=rename); thread.start(); thread.join()"
+    )
+    assert await inside(code) == {"name": "cuda"}
+
+
+@needs_landlock
+@pytest.mark.skipif(os.getuid() != 0, reason="only root could write there in the first place")
+async def test_the_kernels_settings_can_not_be_written(inside: Inside) -> None:
+    for path in ("/proc/sys/kernel/core_pattern", f"/proc/{os.getpid()}/comm"):
+        assert await inside(f"open({path!r}, 'r+')") == {"error": "PermissionError"}, path
+
+
+@needs_landlock
 async def test_what_it_starts_is_confined_too(inside: Inside, key: SigningKey) -> None:
     code = f"import subprocess; found['rc'] = subprocess.call(['cat', {str(key.path)!r}])"
     assert (await inside(code))["rc"] != 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,3 +197,13 @@ def test_the_self_test_and_the_cure(tmp_path: Path) -> None:
     report = run_doctor("cuda:0", prepare_worker_dir(tmp_path / "worker"))
     assert report.passed, report.checks
     assert any("sm_" in check.detail for check in report.checks)
+
+
+def test_a_process_may_end_while_the_gpus_libraries_start() -> None:
+    code = (
+        "import torch; torch.zeros(1, device='cuda')\n"
+        "from compile_farm.runtime.preheat import preheat; preheat()"
+    )
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+        assert ended.returncode == 0, ended.stderr.decode()

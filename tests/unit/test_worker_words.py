@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from compile_farm.v1 import compiler_pb2
 from compiler_service.worker import death, replies
 from compiler_service.worker.last_words import LastWords, without_paths
+from compiler_service.worker.limits import Limits
+from compiler_service.worker.plan import SandboxPlan
 from compiler_service.worker.self_test import explain
 
 
@@ -139,7 +142,7 @@ def _failure(reason: compiler_pb2.Reason, stage: str) -> compiler_pb2.Failure:
 def test_a_failed_self_test_is_explained(
     reason: compiler_pb2.Reason, stage: str, detail: str, remedy: str
 ) -> None:
-    check = explain(_failure(reason, stage))
+    check = explain(_failure(reason, stage), SandboxPlan("cpu", Path("/nowhere"), Limits()))
     assert not check.passed
     assert detail in check.detail
     assert "it broke" in check.detail

@@ -52,6 +52,16 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for another program")
 
 
+def add_unconfined_argument(parser: argparse.ArgumentParser) -> None:
+    """--unconfined alone."""
+    parser.add_argument(
+        "--unconfined",
+        action="store_true",
+        help="let compiles read and write all that this user can: for a GPU driver that needs "
+        "files which the sandbox may not open, and only for graphs of people whom you trust",
+    )
+
+
 def device(text: str) -> str:
     """ "auto", "cpu", "cuda" or "cuda:N"."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from compile_farm.cli.common import (
     add_json_argument,
+    add_unconfined_argument,
     device,
     print_json,
     server_missing,
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default %(default)s",
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="as given to serve")
+    add_unconfined_argument(parser)
     add_json_argument(parser)
 
 
@@ -40,7 +42,8 @@ def run(given: argparse.Namespace) -> int:
         from compiler_service.worker.doctor import run_doctor
     except ImportError as error:
         raise server_missing(error) from error
-    report = run_doctor(given.device, (given.data or default_data_dir()) / "worker")
+    work_dir = (given.data or default_data_dir()) / "worker"
+    report = run_doctor(given.device, work_dir, confined=not given.unconfined)
     if given.json:
         print_json({"passed": report.passed, "checks": [asdict(one) for one in report.checks]})
         return 0 if report.passed else 1

@@ -11,7 +11,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from compile_farm.cli.common import UsageError, device, positive, server_missing
+from compile_farm.cli.common import (
+    UsageError,
+    add_unconfined_argument,
+    device,
+    positive,
+    server_missing,
+)
 
 HELP = "run a farm on this machine"
 
@@ -47,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where its worker compiles, verifies and measures (default %(default)s: the first GPU "
         "if there is one)",
     )
+    add_unconfined_argument(parser)
     parser.add_argument(
         "--job-timeout",
         type=positive,
@@ -76,6 +83,7 @@ def run(given: argparse.Namespace) -> int:
             data_dir=given.data or config.default_data_dir(),
             stores=tuple(given.store),
             device=given.device,
+            confined=not given.unconfined,
             limits=Limits(
                 job_seconds=given.job_timeout, memory_bytes=int(given.memory_limit * GIB)
             ),

@@ -34,9 +34,9 @@ def preheat(manifest: artifact_pb2.Manifest | None = None) -> None:
             if (name, device) in _begun:
                 continue
             _begun.add((name, device))
-        threading.Thread(
-            target=_run, args=(torch, name, device), name=f"preheat-{name}", daemon=True
-        ).start()
+        # No daemon: a process that ends meanwhile waits for it. Python would end the thread inside
+        # CUDA, and the process with it ("terminate called without an active exception").
+        threading.Thread(target=_run, args=(torch, name, device), name=f"preheat-{name}").start()
 
 
 def _run(torch: Any, name: str, device: int) -> None:
