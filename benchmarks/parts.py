@@ -1,4 +1,4 @@
-"""What a hit by bind is made of: the steps of ``Farm.artifact(key).bind(model)``, timed one by one.
+"""What a hit by bind is made of: the steps of ``Farm.bind(key, model)``, timed one by one.
 
 The same calls in the same order, on an empty local cache; the row farm-bind is the whole of it.
 """
@@ -32,9 +32,11 @@ def load_in_parts(url: str, key: str, model: Any) -> tuple[Callable[..., Any], d
     from compile_farm.artifact import unpack
     from compile_farm.cache import LocalCache
     from compile_farm.fetched import Artifact
+    from compile_farm.runtime.preheat import preheat_for_model
     from compile_farm.transport import Address, Transport
     from compile_farm.trust import FirstUse
 
+    preheat_for_model(model)
     watch.mark("import")
     address = Address(url)
     transport = Transport(address, timeout=30.0)

@@ -81,7 +81,7 @@ def _prepare(
 
     farm = Farm(given.url)
     if given.way == "farm-bind":
-        return farm.artifact(given.key).bind(model)
+        return farm.bind(given.key, model)
     from compile_farm.v1 import graph_pb2
 
     job = farm.submit(model, args)

@@ -19,7 +19,7 @@ def main() -> None:
     model = make_model(seed=1)  # other weights than those at the compile
     begin = time.perf_counter()
     with Farm() as farm:
-        run = farm.artifact(sys.argv[1]).bind(model)
+        run = farm.bind(sys.argv[1], model)
     print(f"ready in {(time.perf_counter() - begin) * 1e3:.0f} ms")
     with torch.no_grad():
         for batch in (1, 7, 64):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from compile_farm.errors import (
 )
 from compile_farm.fetched import Artifact
 from compile_farm.job import Job
-from compile_farm.runtime.preheat import preheat
+from compile_farm.runtime.preheat import preheat_for_artifact, preheat_for_model
 from compile_farm.targets import admissible_targets, choose_target, host_target
 from compile_farm.trust import KEYS_VARIABLE, FirstUse, TrustStore
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, target_pb2
@@ -130,7 +130,6 @@ class Farm:
             numerics=_choice(_NUMERICS, numerics, "numerics"),
         )
         host = host_target(device_type)
-        preheat()
         try:
             capabilities = self._capabilities()
         except FarmUnavailableError:
@@ -151,7 +150,6 @@ class Farm:
 
         Raises ArtifactNotFoundError, FarmUnavailableError, UntrustedArtifactError.
         """
-        preheat()
         if not is_hex_digest(key):
             raise CompileFarmError(
                 f"{key[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
@@ -173,6 +171,14 @@ class Farm:
             f"the farm at {self.url} has no artifact under {key}",
             remedy="compile it: farm.submit(model, args)",
         )
+
+    def bind(self, key: str, model: torch.nn.Module) -> Callable[..., Any]:
+        """``artifact(key).bind(model)``; sooner, as the GPU's libraries start meanwhile.
+
+        Raises what ``artifact`` raises, and what ``Artifact.bind`` raises.
+        """
+        preheat_for_model(model)
+        return self.artifact(key).bind(model)
 
     def lookup(self, keys: Sequence[str]) -> dict[str, artifact_pb2.ArtifactRef]:
         """Those of ``keys`` that the farm has, with where each lies."""
@@ -277,7 +283,7 @@ class Farm:
             if not data or digest_of(data) != ref.digest:
                 data = self._connection().read(ref)
             unpacked = unpack(data, trust.verify)
-            preheat(unpacked.manifest)
+            preheat_for_artifact(unpacked.manifest)
             _check_key(unpacked.manifest, key)
             cached = self._cache.put(unpacked)
         _check_identity(cached, key, trust)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compile_farm.cache import CachedArtifact
-from compile_farm.runtime.preheat import preheat
+from compile_farm.runtime.preheat import preheat_for_artifact
 from compile_farm.trust import TrustStore
 from compile_farm.v1 import artifact_pb2
 
@@ -60,9 +60,9 @@ class Artifact:
         """
         from compile_farm.runtime.open import open_artifact
 
-        preheat(self._cached.manifest)
         with self._lock:
             if self._loaded is None:
+                preheat_for_artifact(self.manifest)
                 self._loaded = open_artifact(self._cached, self._trust)
             return self._loaded
 

@@ -110,6 +110,9 @@ class SandboxPlan:
             "TRITON_CACHE_DIR": str(self.cache_dir / "triton"),
             # Line information would put this folder's name into each kernel.
             "TRITON_DISABLE_LINE_INFO": "1",
+            # Inductor's compile processes only ask whether there is a GPU. Confined, they can't
+            # start CUDA (see landlock.py), and needn't: its management library knows as well.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "HF_HUB_OFFLINE": "1",
         }
 

@@ -201,8 +201,9 @@ def test_the_self_test_and_the_cure(tmp_path: Path) -> None:
 
 def test_a_process_may_end_while_the_gpus_libraries_start() -> None:
     code = (
-        "import torch; torch.zeros(1, device='cuda')\n"
-        "from compile_farm.runtime.preheat import preheat; preheat()"
+        "import torch\n"
+        "from compile_farm.runtime.preheat import preheat_for_model\n"
+        "preheat_for_model(torch.nn.Linear(4, 4, device='cuda'))"
     )
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

@@ -69,6 +69,7 @@ def test_an_artifact_is_fetched_bound_and_right(
         model, (x,), _, _ = example("affine", seed=3)
         with torch.no_grad():
             torch.testing.assert_close(artifact.bind(model)(x), model(x))
+            torch.testing.assert_close(farm.bind(key, model)(x), model(x))
         assert (artifact.key, artifact.manifest.builder) == (key, "tests")
 
 

@@ -100,7 +100,7 @@ def run(given: argparse.Namespace) -> int:
     print(f"artifact  {artifact.digest}")
     how = "a hit" if job.hit else "compiled"
     print(f"code      {readable_bytes(size)}, {how}, {seconds:.1f} s")
-    print(f'load it   farm.artifact("{artifact.key}").bind(model)')
+    print(f'load it   farm.bind("{artifact.key}", model)')
     return 0
 
 
