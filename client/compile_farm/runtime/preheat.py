@@ -62,9 +62,9 @@ def _begin(torch: Any, need: str, dtype: torch.dtype, device: torch.device) -> N
     except RuntimeError:  # no memory is left: the call itself will say so, if it matters
         return
     # One call each, which gives up Python's lock at once: the thread that fetches needs it.
-    if need == "product":
-        call, args = torch.addmm, (x[0], x, x)
-    else:
+    call = torch.addmm
+    args: tuple[Any, ...] = (x[0], x, x)
+    if need == "convolution":
         image = x.view(1, 16, 4, 4).contiguous(memory_format=torch.channels_last)
         call, args = torch.conv2d, (image, x.view(16, 16, 1, 1))
     # No daemon: a process that ends meanwhile waits for it. Python would end the thread inside
