@@ -22,6 +22,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_NO_WORKER: _ClassVar[Reason]
     REASON_INVALID: _ClassVar[Reason]
     REASON_INTERNAL: _ClassVar[Reason]
+    REASON_QUARANTINED: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_UNSUPPORTED: Reason
 REASON_COMPILER_ERROR: Reason
@@ -33,6 +34,7 @@ REASON_CANCELLED: Reason
 REASON_NO_WORKER: Reason
 REASON_INVALID: Reason
 REASON_INTERNAL: Reason
+REASON_QUARANTINED: Reason
 
 class GetCapabilitiesRequest(_message.Message):
     __slots__ = ()
@@ -61,12 +63,24 @@ class LookupRequest(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("hits", "unavailable_tiers")
+    __slots__ = ("hits", "unavailable_tiers", "quarantined")
     HITS_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_TIERS_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     hits: _containers.RepeatedCompositeFieldContainer[_artifact_pb2.ArtifactRef]
     unavailable_tiers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, hits: _Optional[_Iterable[_Union[_artifact_pb2.ArtifactRef, _Mapping]]] = ..., unavailable_tiers: _Optional[_Iterable[str]] = ...) -> None: ...
+    quarantined: _containers.RepeatedCompositeFieldContainer[Quarantined]
+    def __init__(self, hits: _Optional[_Iterable[_Union[_artifact_pb2.ArtifactRef, _Mapping]]] = ..., unavailable_tiers: _Optional[_Iterable[str]] = ..., quarantined: _Optional[_Iterable[_Union[Quarantined, _Mapping]]] = ...) -> None: ...
+
+class Quarantined(_message.Message):
+    __slots__ = ("key", "digest", "reason")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    digest: str
+    reason: str
+    def __init__(self, key: _Optional[str] = ..., digest: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CompileRequest(_message.Message):
     __slots__ = ("key", "capture", "target", "options")
@@ -257,16 +271,18 @@ class ListArtifactsRequest(_message.Message):
     def __init__(self, limit: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ArtifactSummary(_message.Message):
-    __slots__ = ("key", "digest", "size", "created")
+    __slots__ = ("key", "digest", "size", "created", "quarantined")
     KEY_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     key: str
     digest: str
     size: int
     created: int
-    def __init__(self, key: _Optional[str] = ..., digest: _Optional[str] = ..., size: _Optional[int] = ..., created: _Optional[int] = ...) -> None: ...
+    quarantined: str
+    def __init__(self, key: _Optional[str] = ..., digest: _Optional[str] = ..., size: _Optional[int] = ..., created: _Optional[int] = ..., quarantined: _Optional[str] = ...) -> None: ...
 
 class ListArtifactsResponse(_message.Message):
     __slots__ = ("artifacts", "next_page_token")
@@ -275,3 +291,27 @@ class ListArtifactsResponse(_message.Message):
     artifacts: _containers.RepeatedCompositeFieldContainer[ArtifactSummary]
     next_page_token: str
     def __init__(self, artifacts: _Optional[_Iterable[_Union[ArtifactSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class QuarantineRequest(_message.Message):
+    __slots__ = ("key", "digest", "reason")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    digest: str
+    reason: str
+    def __init__(self, key: _Optional[str] = ..., digest: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class QuarantineResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

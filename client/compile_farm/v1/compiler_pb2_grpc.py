@@ -345,6 +345,16 @@ class ArtifactsStub(object):
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsRequest.SerializeToString,
                 response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsResponse.FromString,
                 _registered_method=True)
+        self.Quarantine = channel.unary_unary(
+                '/compile_farm.v1.Artifacts/Quarantine',
+                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineRequest.SerializeToString,
+                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineResponse.FromString,
+                _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/compile_farm.v1.Artifacts/Release',
+                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
 
 
 class ArtifactsServicer(object):
@@ -367,6 +377,25 @@ class ArtifactsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Quarantine(self, request, context):
+        """From now on no host gets this artifact, and its key is not built again: a host ran it beside
+        eager, and it differed. Safe to repeat; the first reason stays.
+        INVALID_ARGUMENT: key or digest is not 64 hexadecimal digits.
+        NOT_FOUND: the key's artifact is another one by now, or there is none.
+        UNAVAILABLE: no tier took the mark. Retry.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """Ends a quarantine: the key is built anew when it is next asked for. Safe to repeat.
+        INVALID_ARGUMENT, UNAVAILABLE: as for Quarantine. NOT_FOUND: the key is in no quarantine.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ArtifactsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -379,6 +408,16 @@ def add_ArtifactsServicer_to_server(servicer, server):
                     servicer.List,
                     request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsRequest.FromString,
                     response_serializer=compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsResponse.SerializeToString,
+            ),
+            'Quarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.Quarantine,
+                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineRequest.FromString,
+                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.FromString,
+                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -435,6 +474,60 @@ class Artifacts(object):
             '/compile_farm.v1.Artifacts/List',
             compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsRequest.SerializeToString,
             compile__farm_dot_v1_dot_compiler__pb2.ListArtifactsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Quarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/compile_farm.v1.Artifacts/Quarantine',
+            compile__farm_dot_v1_dot_compiler__pb2.QuarantineRequest.SerializeToString,
+            compile__farm_dot_v1_dot_compiler__pb2.QuarantineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/compile_farm.v1.Artifacts/Release',
+            compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.SerializeToString,
+            compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.FromString,
             options,
             channel_credentials,
             insecure,
