@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         InputMismatchError,
         InvalidGraphError,
         JobTimeoutError,
+        QuarantinedError,
         TargetMismatchError,
         UntrustedArtifactError,
     )
@@ -68,6 +69,7 @@ __all__ = [
     "Job",
     "JobTimeoutError",
     "Progress",
+    "QuarantinedError",
     "TargetMismatchError",
     "UntrustedArtifactError",
     "__version__",

@@ -25,6 +25,7 @@ from compile_farm.errors import (
     CompileFailedError,
     CompileFarmError,
     InputMismatchError,
+    QuarantinedError,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from compile_farm.capture.aot import AotCapture
     from compile_farm.farm import Farm
+    from compile_farm.fetched import Artifact
     from compile_farm.job import Job
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class BackendOptions:
         effort: "fast" or "tuned"; without it what ``mode`` says.
         numerics: "strict" keeps eager's rounding points, "fast" lets the compiler drop them.
         timeout: seconds to wait for a compile with on_miss="wait".
+        verify_on_load: so many of a graph's first calls also run eager; one that differs ends the
+            artifact's use and puts it into quarantine.
         trusted_keys: public keys that may sign artifacts; see Farm.
     """
 
@@ -62,6 +66,7 @@ class BackendOptions:
     effort: str = "fast"
     numerics: str = "strict"
     timeout: float | None = None
+    verify_on_load: int = 0
     trusted_keys: tuple[str, ...] | None = None
 
     @staticmethod
@@ -100,7 +105,8 @@ class CompiledGraph:
     """One graph of a model, as this process sees it.
 
     ``state`` is "compiling", "ready" (the artifact runs), "refused" (it can't be captured or
-    compiled) or "unavailable" (the farm or the artifact can't be had); ``reason`` says why.
+    compiled), "unavailable" (the farm or the artifact can't be had) or "quarantined" (it differed
+    from eager, here or on another host); ``reason`` says why.
     """
 
     nodes: int
@@ -121,6 +127,11 @@ class CompiledGraph:
 
     def fail(self, error: CompileFarmError) -> None:
         """Notes why there is no artifact: whether another try could help, or never will."""
+        if isinstance(error, QuarantinedError) or (
+            isinstance(error, CompileFailedError) and error.reason == "quarantined"
+        ):
+            self.end("quarantined", str(error))
+            return
         for_good = isinstance(error, CaptureError | CompileFailedError) and not error.retryable
         self.end("refused" if for_good else "unavailable", str(error))
 
@@ -164,6 +175,8 @@ class _Backend:
     def __init__(self, settings: BackendOptions, graph: CompiledGraph) -> None:
         self._settings = settings
         self._graph = graph
+        self._call: Callable[..., Any] = _no_artifact
+        self._eager: Callable[..., Any] = _no_artifact
 
     def compile(
         self, module: torch.fx.GraphModule, example_inputs: Sequence[Any]
@@ -171,6 +184,7 @@ class _Backend:
         from compile_farm.capture.aot import AotCapture
         from compile_farm.farm import device_type_of
 
+        self._eager = module.forward
         captured = AotCapture(module, example_inputs)
         farm = _farm(self._settings)
         job = farm.compile(
@@ -181,13 +195,13 @@ class _Backend:
         )
         self._graph.key = job.key
         self._settle(captured, job)
-        eager, wrapped = module.forward, captured.run_wrapped
+        eager = self._eager
 
         def run(*args: Any) -> Any:
             if captured.runner is None:
                 return eager(*args)
             try:
-                return wrapped(*args)
+                return self._call(*args)
             except InputMismatchError as error:
                 # Checked before anything ran, so eager can still answer.
                 self._ran_eager(error)
@@ -221,13 +235,37 @@ class _Backend:
         from compile_farm.runtime.positional import positional
 
         artifact = job.result(timeout)
-        captured.runner = positional(artifact.open())
+        runner = positional(artifact.open())
+        self._call = captured.run_wrapped
+        if self._settings.verify_on_load:
+            self._call = self._watched(captured, artifact)
+        captured.runner = runner
         self._graph.end("ready")
+
+    def _watched(self, captured: AotCapture, artifact: Artifact) -> Callable[..., Any]:
+        from compile_farm.runtime.canary import Canary
+
+        def quarantine(reason: str) -> None:
+            self._graph.end("quarantined", reason)
+            artifact.quarantine(reason)
+
+        canary = Canary(
+            artifact.manifest,
+            self._settings.verify_on_load,
+            self._eager,
+            written=captured.written,
+            quarantine=quarantine,
+        )
+        return lambda *args: canary.call(captured.run_wrapped, args, {})
 
     def _ran_eager(self, error: InputMismatchError) -> None:
         self._graph.fallbacks += 1
         if self._graph.fallbacks == 1:
             log.warning("graph %s: a call ran eager: %s", self._graph.key[:16], error)
+
+
+def _no_artifact(*args: Any) -> Any:
+    raise AssertionError("called before there is an artifact")
 
 
 def _farm(settings: BackendOptions) -> Farm:

@@ -66,6 +66,7 @@ class LocalCache:
         self.folder = Path(chosen).expanduser()
         self._artifacts = self.folder / "artifacts"
         self._keys = self.folder / "keys"
+        self._quarantined = self.folder / "quarantined"
         for path in (self.folder, self._artifacts, self._keys):
             _make_private(path)
 
@@ -132,6 +133,22 @@ class LocalCache:
     def remove(self, digest: str) -> None:
         """Forgets an entry."""
         shutil.rmtree(self._entry(digest), ignore_errors=True)
+
+    def quarantine(self, digest: str, reason: str) -> None:
+        """Lets no process of this host have the entry again; where the disk lets it be noted."""
+        self.remove(digest)
+        try:
+            _make_private(self._quarantined)
+            (self._quarantined / digest).write_text(reason)
+        except (OSError, CompileFarmError):
+            return  # the farm knows as well
+
+    def quarantined(self, digest: str) -> str | None:
+        """Why the artifact is in quarantine on this host; None if it is not."""
+        try:
+            return (self._quarantined / digest).read_text() if is_hex_digest(digest) else None
+        except OSError:
+            return None
 
     def _entry(self, digest: str) -> Path:
         if not is_hex_digest(digest):

@@ -84,6 +84,10 @@ class TargetMismatchError(ArtifactError):
     """Built for other hardware or another toolchain than this process has."""
 
 
+class QuarantinedError(ArtifactError):
+    """A host ran it beside eager, and it differed: no host gets it any more."""
+
+
 class BindError(CompileFarmError):
     """A weight is missing or differs in shape, dtype, stride or device."""
 

@@ -20,6 +20,7 @@ from compile_farm.errors import (
     CompileFarmError,
     CorruptArtifactError,
     FarmUnavailableError,
+    QuarantinedError,
     UntrustedArtifactError,
 )
 from compile_farm.fetched import Artifact
@@ -140,6 +141,9 @@ class Farm:
             raise
         target = choose_target(host, capabilities.targets)
         key = _key(capture, target, options)
+        if self._cache.recall(key):
+            # The farm is there to say whether what this host has is in quarantine by now.
+            self._note_quarantine(self._connection().lookup([key]))
         if (artifact := self._local(key)) is not None:
             return Job.finished(key, artifact)
         request = _request(key, capture, target, options, capabilities.max_capture_bytes)
@@ -160,6 +164,9 @@ class Farm:
         for ref in found.hits:
             if ref.key == key:
                 return self._take(key, ref)
+        self._note_quarantine(found)
+        for one in found.quarantined:
+            raise _in_quarantine(one.key, one.digest, one.reason)
         if found.unavailable_tiers:
             raise FarmUnavailableError(
                 f"no artifact was found under {key[:16]}..., and the store's "
@@ -172,13 +179,13 @@ class Farm:
             remedy="compile it: farm.submit(model, args)",
         )
 
-    def bind(self, key: str, model: torch.nn.Module) -> Callable[..., Any]:
+    def bind(self, key: str, model: torch.nn.Module, verify_on_load: int = 0) -> Callable[..., Any]:
         """``artifact(key).bind(model)``; sooner, as the GPU's libraries start meanwhile.
 
         Raises what ``artifact`` raises, and what ``Artifact.bind`` raises.
         """
         preheat_for_model(model)
-        return self.artifact(key).bind(model)
+        return self.artifact(key).bind(model, verify_on_load)
 
     def lookup(self, keys: Sequence[str]) -> dict[str, artifact_pb2.ArtifactRef]:
         """Those of ``keys`` that the farm has, with where each lies."""
@@ -203,6 +210,23 @@ class Farm:
             token = page.next_page_token
             if not token:
                 return
+
+    def quarantine(self, key: str, digest: str, reason: str) -> None:
+        """From now on no host gets the artifact ``digest`` of ``key``, and this one forgets it.
+
+        What runs already goes on; a host that has it in its own cache hears of it when it next
+        submits the model, or asks the farm for the key. Raises ArtifactNotFoundError if the key has
+        another artifact by now, FarmUnavailableError.
+        """
+        self._cache.quarantine(digest, reason)
+        self._connection().quarantine(key, digest, reason)
+
+    def release(self, key: str) -> None:
+        """Ends a quarantine; the key is built anew when it is next asked for.
+
+        Raises ArtifactNotFoundError if it is in none, FarmUnavailableError.
+        """
+        self._connection().release(key)
 
     @property
     def cache(self) -> LocalCache:
@@ -263,7 +287,9 @@ class Farm:
 
     def _local(self, key: str) -> Artifact | None:
         digest = self._cache.recall(key)
-        cached = self._cache.get(digest) if digest else None
+        if digest is None or self._cache.quarantined(digest) is not None:
+            return None
+        cached = self._cache.get(digest)
         if cached is None:
             return None
         trust = self._local_trust()
@@ -272,11 +298,17 @@ class Farm:
         except (UntrustedArtifactError, CorruptArtifactError):
             # Perhaps another process trusts who signed it; the farm may have one that we trust.
             return None
-        return Artifact(cached, trust)
+        return Artifact(cached, trust, self.quarantine)
+
+    def _note_quarantine(self, found: compiler_pb2.LookupResponse) -> None:
+        for one in found.quarantined:
+            self._cache.quarantine(one.digest, one.reason)
 
     def _take(self, key: str, ref: artifact_pb2.ArtifactRef) -> Artifact:
         """Fetches, verifies and caches what the farm says lies under ``key``."""
         trust = self._trust()
+        if (reason := self._cache.quarantined(ref.digest)) is not None:
+            raise _in_quarantine(key, ref.digest, reason)
         cached = self._cache.get(ref.digest)
         if cached is None:
             data = ref.inline
@@ -288,7 +320,7 @@ class Farm:
             cached = self._cache.put(unpacked)
         _check_identity(cached, key, trust)
         self._cache.remember(key, cached.digest)
-        return Artifact(cached, trust)
+        return Artifact(cached, trust, self.quarantine)
 
 
 def device_type_of(capture: graph_pb2.Capture) -> str:
@@ -307,6 +339,14 @@ def _trust_store(keys: str | Iterable[str | bytes] | None) -> TrustStore | None:
     for key in keys:
         found.extend([key] if isinstance(key, bytes) else TrustStore.parse([key]).keys)
     return TrustStore(found)
+
+
+def _in_quarantine(key: str, digest: str, reason: str) -> QuarantinedError:
+    return QuarantinedError(
+        f"the artifact {digest[:16]} of {key[:16]}... is in quarantine: {reason}",
+        remedy="run the model eager; once the cause is mended, `compile-farm quarantine --release "
+        f"{key}` has it built anew",
+    )
 
 
 def _check_identity(cached: CachedArtifact, key: str, trust: TrustStore) -> None:

@@ -26,9 +26,16 @@ if TYPE_CHECKING:
 class Artifact:
     """Compiled code under a key, and what its manifest says of it."""
 
-    def __init__(self, cached: CachedArtifact, trust: TrustStore) -> None:
+    def __init__(
+        self,
+        cached: CachedArtifact,
+        trust: TrustStore,
+        quarantine: Callable[[str, str, str], None] | None = None,
+    ) -> None:
+        """``quarantine`` takes key, digest and reason, and tells the farm."""
         self._cached = cached
         self._trust = trust
+        self._quarantine = quarantine
         self._lock = threading.Lock()
         self._loaded: LoadedArtifact | None = None
 
@@ -66,14 +73,23 @@ class Artifact:
                 self._loaded = open_artifact(self._cached, self._trust)
             return self._loaded
 
-    def bind(self, model: torch.nn.Module) -> Callable[..., Any]:
+    def bind(self, model: torch.nn.Module, verify_on_load: int = 0) -> Callable[..., Any]:
         """A callable with ``model.forward``'s signature that runs the artifact on its weights.
+
+        The first ``verify_on_load`` calls also run the model itself and compare. If they differ
+        beyond the bound, eager's result is returned, eager runs from then on, and the artifact goes
+        into quarantine: no host gets it any more.
 
         Raises BindError where the weights don't fit, and what ``open`` raises.
         """
         from compile_farm.runtime.bind import bind
 
-        return bind(self.open(), model)
+        return bind(self.open(), model, verify_on_load, self.quarantine)
+
+    def quarantine(self, reason: str) -> None:
+        """From now on no host gets this artifact; see Farm.quarantine."""
+        if self._quarantine is not None:
+            self._quarantine(self.key, self.digest, reason)
 
     def __repr__(self) -> str:
         return f"Artifact(key={self.key[:16]}..., digest={self.digest[:16]}...)"

@@ -124,6 +124,15 @@ class Transport:
         answer: compiler_pb2.ListArtifactsResponse = self._ask(self._artifacts.List, request)
         return answer
 
+    def quarantine(self, key: str, digest: str, reason: str) -> None:
+        """No host gets this artifact from now on."""
+        request = compiler_pb2.QuarantineRequest(key=key, digest=digest, reason=reason)
+        self._ask(self._artifacts.Quarantine, request)
+
+    def release(self, key: str) -> None:
+        """Ends a quarantine."""
+        self._ask(self._artifacts.Release, compiler_pb2.ReleaseRequest(key=key))
+
     def cancel(self, job_id: str) -> bool:
         """Whether the job was stopped; False if others wait for it or it had ended."""
         request = compiler_pb2.CancelRequest(job_id=job_id)

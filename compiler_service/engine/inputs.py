@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from compile_farm.runtime.expressions import evaluate
+from compile_farm.runtime.numbers import copy_as_it_lies
 from compile_farm.v1 import artifact_pb2, graph_pb2
 from compiler_service.engine.decode import torch_dtype
 
@@ -90,12 +91,9 @@ def compiled_order(
 
 def copy_all(values: Sequence[Any]) -> list[Any]:
     """Copies with the same strides, since a run may write to its inputs."""
-    return [_copy(value) if isinstance(value, torch.Tensor) else value for value in values]
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.as_strided((_span(tensor.shape, tensor.stride()),), (1,))
-    return flat.clone().as_strided(tensor.shape, tensor.stride())
+    return [
+        copy_as_it_lies(value) if isinstance(value, torch.Tensor) else value for value in values
+    ]
 
 
 def _span(sizes: Sequence[int], strides: Sequence[int]) -> int:

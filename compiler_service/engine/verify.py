@@ -17,6 +17,15 @@ from typing import Any
 import torch
 from torch import fx
 
+from compile_farm.runtime.numbers import (
+    bits,
+    is_inexact,
+    largest_error,
+    relative_error,
+    rounding,
+    same_kind,
+    wide,
+)
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2
 from compiler_service.engine.errors import EngineError
 from compiler_service.engine.inputs import compiled_order, copy_all, random_inputs, symbol_values
@@ -24,9 +33,8 @@ from compiler_service.engine.precise import run_precise
 
 Runner = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 
-# How many times eager's own error the artifact may have, and how many roundings of its dtype.
+# How many times eager's own error the artifact may have.
 _TIMES_EAGER = 4.0
-_ROUNDINGS = {torch.float64: 64.0, torch.float32: 32.0, torch.bfloat16: 4.0, torch.float16: 8.0}
 
 
 @dataclass
@@ -142,31 +150,29 @@ def _compare(
         )
     if mine.numel() == 0:
         return
-    if not (mine.dtype.is_floating_point or mine.dtype.is_complex):
+    if not is_inexact(mine):
         if not torch.equal(mine, eager):
             wrong = int((mine != eager).sum())
             raise _failed(f"{where}: {wrong} of {mine.numel()} integers differ from eager's")
         return
-    rounding = _rounding(mine.dtype)
-    a, b = _wide(mine), _wide(eager)
-    if not torch.equal(torch.isfinite(a), torch.isfinite(b)) or not torch.equal(
-        torch.isnan(a), torch.isnan(b)
-    ):
+    least = rounding(mine.dtype)
+    a, b = wide(mine), wide(eager)
+    if not same_kind(a, b):
         raise _failed(f"{where}: NaN or infinity where eager has none, or the reverse")
     finite = torch.isfinite(b)
     a, b = a[finite], b[finite]
     best = b
     if reference is not None and reference.shape == eager.shape:
-        best = _wide(reference)[finite]
+        best = wide(reference)[finite]
         if not bool(torch.isfinite(best).all()):
             best = b
-    error, eager_error = _relative(a, best), _relative(b, best)
-    bound = max(_TIMES_EAGER * eager_error, rounding)
+    error, eager_error = relative_error(a, best), relative_error(b, best)
+    bound = max(_TIMES_EAGER * eager_error, least)
     run.error, run.eager_error = max(run.error, error), max(run.eager_error, eager_error)
     run.bound = max(run.bound, bound)
     # A norm hides one wrong element among a million.
-    largest, eager_largest = _largest(a, best), _largest(b, best)
-    if error > bound or largest > max(2 * _TIMES_EAGER * eager_largest, 8 * rounding):
+    largest, eager_largest = largest_error(a, best), largest_error(b, best)
+    if error > bound or largest > max(2 * _TIMES_EAGER * eager_largest, 8 * least):
         raise _failed(
             f"{where}: relative error {error:.3g} (largest element {largest:.3g}), where eager "
             f"has {eager_error:.3g} ({eager_largest:.3g}); the bound is {bound:.3g}"
@@ -177,38 +183,9 @@ def _check_untouched(subject: Subject, before: list[Any], after: list[Any]) -> N
     """An input that the signature does not call mutated must be as it was."""
     for entry, old, new in zip(subject.signature.inputs, before, after, strict=True):
         if isinstance(old, torch.Tensor) and not entry.mutated:
-            same = torch.equal(_bits(old), _bits(new))
+            same = torch.equal(bits(old), bits(new))
             if not same:
                 raise _failed(f"the artifact writes to the input {entry.name!r}, eager does not")
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements as bytes, so that NaN equals itself."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor
-
-
-def _rounding(dtype: torch.dtype) -> float:
-    real = dtype.to_real() if dtype.is_complex else dtype
-    return _ROUNDINGS.get(real, 2.0) * torch.finfo(real).eps
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dtype.is_complex:
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.detach().to(torch.float64)
-
-
-def _relative(value: torch.Tensor, reference: torch.Tensor) -> float:
-    if value.numel() == 0:
-        return 0.0
-    return float((value - reference).norm() / reference.norm().clamp_min(1e-30))
-
-
-def _largest(value: torch.Tensor, reference: torch.Tensor) -> float:
-    if value.numel() == 0:
-        return 0.0
-    scale = reference.abs().max().clamp_min(1e-30)
-    return float((value - reference).abs().max() / scale)
 
 
 def _failed(message: str) -> EngineError:

@@ -75,7 +75,14 @@ class CompilerInstance:
         ]
         hits = [reference for reference in references if reference is not None]
         self._hits += len(hits)
-        return compiler_pb2.LookupResponse(hits=hits, unavailable_tiers=found.unavailable)
+        return compiler_pb2.LookupResponse(
+            hits=hits,
+            unavailable_tiers=found.unavailable,
+            quarantined=[
+                compiler_pb2.Quarantined(key=key, digest=entry.digest, reason=entry.quarantined)
+                for key, entry in found.quarantined.items()
+            ],
+        )
 
     async def compile(
         self, request: compiler_pb2.CompileRequest
@@ -90,6 +97,10 @@ class CompilerInstance:
             yield compiler_pb2.Event(
                 key=request.key, done=compiler_pb2.Done(artifact=reference, hit=True)
             )
+            return
+        if request.key in found.quarantined:
+            failure = quarantined(found.quarantined[request.key])
+            yield compiler_pb2.Event(key=request.key, failure=failure)
             return
         events = self._dispatcher.events(request.key, capture, request.target, request.options)
         async with aclosing(events) as stream:  # type: ignore[type-var]
@@ -182,3 +193,14 @@ class CompilerInstance:
             if isinstance(outcome, Hit):
                 reference.inline, reference.tier = outcome.data, outcome.tier
         return reference
+
+
+def quarantined(entry: IndexEntry) -> compiler_pb2.Failure:
+    """Why a key is neither handed out nor built."""
+    return compiler_pb2.Failure(
+        reason=compiler_pb2.REASON_QUARANTINED,
+        message=f"the artifact {entry.digest[:16]} of this key is in quarantine: "
+        f"{entry.quarantined}",
+        remedy="the model runs eager; once the cause is mended, `compile-farm quarantine "
+        f"--release {entry.key}` has it built anew",
+    )

@@ -111,3 +111,17 @@ class ArtifactsService(compiler_pb2_grpc.ArtifactsServicer):
     ) -> compiler_pb2.ListArtifactsResponse:
         """What the index holds."""
         return await self._instance.list(request.limit, request.page_token)
+
+    @_unary
+    async def Quarantine(
+        self, request: compiler_pb2.QuarantineRequest
+    ) -> compiler_pb2.QuarantineResponse:
+        """No host gets this artifact from now on."""
+        await self._instance.quarantine(request.key, request.digest, request.reason)
+        return compiler_pb2.QuarantineResponse()
+
+    @_unary
+    async def Release(self, request: compiler_pb2.ReleaseRequest) -> compiler_pb2.ReleaseResponse:
+        """The key may be built anew."""
+        await self._instance.release(request.key)
+        return compiler_pb2.ReleaseResponse()

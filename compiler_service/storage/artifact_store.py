@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compile_farm.artifact import is_hex_digest
 from compile_farm.v1 import compiler_pb2
@@ -29,10 +29,14 @@ _LARGEST_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """``hits`` by key; ``unavailable`` names the tiers that may have what is missing."""
+    """``hits`` by key; ``unavailable`` names the tiers that may have what is missing.
+
+    ``quarantined`` has the entries of keys whose artifact no host gets any more.
+    """
 
     hits: dict[str, IndexEntry]
     unavailable: tuple[str, ...]
+    quarantined: dict[str, IndexEntry] = field(default_factory=dict)
 
 
 class ArtifactStore:
@@ -50,7 +54,8 @@ class ArtifactStore:
         Raises InvalidNameError for a key that is not 64 hexadecimal digits.
         """
         indexed = await self._index.get(list(dict.fromkeys(keys)))
-        entries = list(indexed.entries.values())
+        entries = [entry for entry in indexed.entries.values() if not entry.quarantined]
+        quarantined = {k: entry for k, entry in indexed.entries.items() if entry.quarantined}
         presences = await self._blobs.contains([entry.digest for entry in entries])
         hits: dict[str, IndexEntry] = {}
         gone: list[str] = []
@@ -67,9 +72,8 @@ class ArtifactStore:
             # Somebody may publish one of them in this moment, and lose the new entry: then it is
             # built once more than needed, and nothing wrong is ever handed out.
             await self._index.remove(gone)
-        return LookupResult(
-            hits, tuple(dict.fromkeys(t for outage in failed for t in outage.tiers))
-        )
+        unavailable = tuple(dict.fromkeys(t for outage in failed for t in outage.tiers))
+        return LookupResult(hits, unavailable, quarantined)
 
     async def read(self, digest: str) -> Outcome:
         """The artifact's bytes, their SHA-256 checked. Raises InvalidNameError."""
@@ -100,6 +104,41 @@ class ArtifactStore:
             tier=next(o.tiers[0] for o in blobs if isinstance(o, Stored)),
             missed=tuple(tier for tiers in missed for tier in tiers),
         )
+
+    async def quarantine(self, key: str, digest: str, reason: str) -> bool:
+        """Marks the artifact of a key as wrong; False if it is another one or none.
+
+        Raises PublishError if no tier took the mark, InvalidNameError.
+        """
+        entry = await self._entry(key)
+        if entry is None or entry.digest != digest:
+            return False
+        if not entry.quarantined:
+            marked = replace(entry, quarantined=reason)
+            outcomes = await put_in_each(self._tiers, name.index(key), index_entry.encode(marked))
+            _require_one(outcomes, f"the quarantine of {key}")
+        return True
+
+    async def release(self, key: str) -> bool:
+        """Ends a quarantine: the key has no artifact then. False if it is in none.
+
+        Raises NoTierError, InvalidNameError.
+        """
+        entry = await self._entry(key)
+        if entry is None or not entry.quarantined:
+            return False
+        await self._index.remove([key])
+        return True
+
+    async def _entry(self, key: str) -> IndexEntry | None:
+        """What the index says of a key, its artifact there or not. Raises NoTierError."""
+        indexed = await self._index.get([key])
+        if key in indexed.failed:
+            raise NoTierError(
+                f"{', '.join(indexed.failed[key].tiers)} may know of {key} and does not answer",
+                remedy="try again later",
+            )
+        return indexed.entries.get(key)
 
     def tiers(self) -> Sequence[compiler_pb2.TierStatus]:
         """Each tier's counts and whether its latest call was answered, in the order of reading."""
@@ -135,8 +174,9 @@ class ArtifactStore:
             taken = order[: size - len(page)]
             order = order[len(taken) :]
             keys = [key for _, key in taken]
-            hits = (await self.lookup(keys)).hits
-            page += (hits[key] for key in keys if key in hits)
+            found = await self.lookup(keys)
+            known = {**found.hits, **found.quarantined}
+            page += (known[key] for key in keys if key in known)
             before = taken[-1]
         token = f"{before[0]}-{before[1]}" if order and before else ""
         return page, token

@@ -18,6 +18,7 @@ class IndexEntry:
 
     ``tier`` is where the artifact lies: the first tier, in the order of reading, that has it.
     ``missed`` names the tiers that did not take it when it was published; empty for one looked up.
+    ``quarantined`` says what a host found wrong with it: no host gets it then.
     """
 
     key: str
@@ -26,6 +27,7 @@ class IndexEntry:
     created: int
     tier: str = ""
     missed: tuple[str, ...] = ()
+    quarantined: str = ""
 
 
 def encode(entry: IndexEntry) -> bytes:
@@ -35,6 +37,7 @@ def encode(entry: IndexEntry) -> bytes:
         "digest": entry.digest,
         "size": entry.size,
         "created": entry.created,
+        **({"quarantined": entry.quarantined} if entry.quarantined else {}),
     }
     # A flipped digit would make another valid entry, so the entry carries its own digest.
     check = hashlib.sha256(json.dumps(fields).encode()).hexdigest()
@@ -50,9 +53,10 @@ def decode(data: bytes) -> IndexEntry | None:
             digest=fields["digest"],
             size=fields["size"],
             created=fields["created"],
+            quarantined=fields.get("quarantined", ""),
         )
     # RecursionError: brackets nested deeper than the parser goes.
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if not (
         isinstance(entry.key, str)
@@ -61,6 +65,7 @@ def decode(data: bytes) -> IndexEntry | None:
         and is_hex_digest(entry.digest)
         and type(entry.size) is int
         and type(entry.created) is int
+        and isinstance(entry.quarantined, str)
         and entry.size >= 0
     ):
         return None

@@ -180,3 +180,50 @@ async def test_an_artifact_too_large_for_redis_is_indexed_there_and_read_from_s3
     assert (await store.lookup([KEY])).hits == {KEY: entry}
     assert await store.read(entry.digest) == Hit(data, "s3")
     await store.close()
+
+
+@everywhere
+async def test_a_quarantined_artifact_is_no_hit_in_any_tier(farm: Composition) -> None:
+    await farm.store.publish(KEY, DATA)
+    await farm.store.publish(OTHER_KEY, DATA)
+    assert await farm.store.quarantine(KEY, DIGEST, "wrong by a lot")
+    found = await farm.store.lookup([KEY, OTHER_KEY])
+    assert list(found.hits) == [OTHER_KEY]
+    assert found.quarantined[KEY].quarantined == "wrong by a lot"
+    for tier in farm.tiers:
+        kept = tier.peek(name.index(KEY))
+        assert kept is not None
+        assert b"wrong by a lot" in kept
+    listed, _ = await farm.store.list(0, "")
+    assert {entry.key: entry.quarantined for entry in listed} == {
+        KEY: "wrong by a lot",
+        OTHER_KEY: "",
+    }
+
+
+@everywhere
+async def test_the_first_reason_stays(farm: Composition) -> None:
+    await farm.store.publish(KEY, DATA)
+    await farm.store.quarantine(KEY, DIGEST, "wrong")
+    assert await farm.store.quarantine(KEY, DIGEST, "a later reason")
+    found = await farm.store.lookup([KEY])
+    assert found.quarantined[KEY].quarantined == "wrong"
+
+
+@everywhere
+async def test_only_the_keys_own_artifact_can_be_quarantined(farm: Composition) -> None:
+    assert not await farm.store.quarantine(KEY, DIGEST, "there is none")
+    await farm.store.publish(KEY, DATA)
+    assert not await farm.store.quarantine(KEY, "ef" * 32, "another one")
+    assert KEY in (await farm.store.lookup([KEY])).hits
+
+
+@everywhere
+async def test_a_released_key_has_no_artifact(farm: Composition) -> None:
+    await farm.store.publish(KEY, DATA)
+    assert not await farm.store.release(KEY)
+    await farm.store.quarantine(KEY, DIGEST, "wrong")
+    assert await farm.store.release(KEY)
+    assert await farm.store.lookup([KEY]) == LookupResult({}, ())
+    for tier in farm.tiers:
+        assert tier.peek(name.index(KEY)) is None

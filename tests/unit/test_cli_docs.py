@@ -17,7 +17,10 @@ DOC = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-@pytest.mark.parametrize("command", ["serve", "compile", "status", "artifacts", "report", "doctor"])
+COMMANDS = ["serve", "compile", "status", "artifacts", "quarantine", "report", "doctor"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_is_there(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

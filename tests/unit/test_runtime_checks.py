@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from compile_farm.errors import CorruptArtifactError, InputMismatchError
-from compile_farm.runtime.checks import CheckCompiler, aligned, strides_fit
+from compile_farm.runtime.checks import CheckCompiler, strides_fit
 from compile_farm.runtime.explain import input_mismatch
+from compile_farm.runtime.numbers import copy_as_it_lies
 from compile_farm.v1 import artifact_pb2, graph_pb2
 from tests.captures import expr, tensor, user_input
 
@@ -235,7 +236,7 @@ def test_torch_func_is_refused(batch: Check) -> None:
 def test_an_aligned_copy_keeps_values_and_strides() -> None:
     base = torch.arange(40.0)
     for view in (base[1:].as_strided((3, 4), (8, 2)), base[1:2].expand(5)):
-        copy = aligned(view)
+        copy = copy_as_it_lies(view)
         assert copy.data_ptr() % 16 == 0
         assert copy.stride() == view.stride()
         assert torch.equal(copy, view)

@@ -38,6 +38,8 @@ class AotCapture:
         # Set once the artifact is there; until then, and for a call that it refuses, the caller
         # runs Dynamo's graph: this one is functional, and inputs that share memory would differ.
         self.runner: GraphRunner | None = None
+        # Which arguments a call may write to: all but the parameters that the graph leaves alone.
+        self.written = list(range(len(example_inputs)))
         self._traced = False
         self._constants: list[torch.Tensor] = []
         self._examples = list(example_inputs)
@@ -82,6 +84,12 @@ class AotCapture:
         encoded = encode_graph(aten, symbols)
         for index in encoded.mutated:
             entries[index].mutated = True
+        if aligned:
+            self.written = [
+                index
+                for index, role in enumerate(self._roles)
+                if role != graph_pb2.ROLE_PARAMETER or entries[index].mutated
+            ]
         for _, tensor in encoded.constants:
             # Made while tracing; this process has it, so its bytes need not travel. As an input it
             # is not compiled in, and the key stays the same for another value.

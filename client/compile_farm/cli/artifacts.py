@@ -42,8 +42,9 @@ def run(given: argparse.Namespace) -> int:
             one.digest[:16],
             readable_bytes(one.size),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created)),
+            one.quarantined,
         )
         for one in found
     ]
-    print_table(rows, ("KEY", "ARTIFACT", "SIZE", "CREATED"))
+    print_table(rows, ("KEY", "ARTIFACT", "SIZE", "CREATED", "IN QUARANTINE BECAUSE"))
     return 0

@@ -17,12 +17,13 @@ import torch
 
 from compile_farm.errors import BindError
 from compile_farm.runtime.arguments import Arguments
+from compile_farm.runtime.canary import Canary
 from compile_farm.runtime.checks import CheckCompiler
 from compile_farm.runtime.explain import input_mismatch, shared_memory
 from compile_farm.runtime.loaded import LoadedArtifact, finisher
 from compile_farm.runtime.overlap import WriteWatch, first_shared
 from compile_farm.runtime.trees import compile_build
-from compile_farm.runtime.weights import find_slots, weight_problem
+from compile_farm.runtime.weights import Slot, find_slots, weight_problem
 from compile_farm.v1 import artifact_pb2, graph_pb2
 
 _address = torch.Tensor.data_ptr
@@ -127,6 +128,11 @@ class BoundModel:
 
         return self._build(results, original, dict(zip(self._known, symbols, strict=True)))
 
+    def written_slots(self) -> list[Slot]:
+        """Where the weights are that a call writes to."""
+        places = zip(self._entries, self._homes, self._names, strict=True)
+        return [(home, name) for entry, home, name in places if entry.mutated]
+
     def _recheck(self) -> _Weights:
         found = [held.get(name) for held, name in zip(self._homes, self._names, strict=True)]
         checked = self._check(found)
@@ -170,6 +176,42 @@ def _device_of(model: torch.nn.Module, device_type: str) -> torch.device:
     return torch.device("cpu")
 
 
-def bind(loaded: LoadedArtifact, model: torch.nn.Module) -> Callable[..., Any]:
-    """A BoundModel; raises BindError."""
-    return BoundModel(loaded, model)
+class WatchedModel:
+    """A BoundModel whose first calls also run eager; see canary.py."""
+
+    _torchdynamo_disable = True
+
+    def __init__(self, bound: BoundModel, canary: Canary) -> None:
+        self._bound = bound
+        self._canary = canary
+        self.key, self.manifest = bound.key, bound.manifest
+        self.rebind = bound.rebind
+
+    @property
+    def difference(self) -> str | None:
+        """What was found to differ from eager, which runs since then; None if nothing was."""
+        return self._canary.difference
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As BoundModel's."""
+        return self._canary.call(self._bound, args, kwargs)
+
+
+def bind(
+    loaded: LoadedArtifact,
+    model: torch.nn.Module,
+    verify_on_load: int = 0,
+    quarantine: Callable[[str], None] | None = None,
+) -> BoundModel | WatchedModel:
+    """Raises BindError."""
+    bound = BoundModel(loaded, model)
+    if not verify_on_load:
+        return bound
+    canary = Canary(
+        loaded.manifest,
+        verify_on_load,
+        model,
+        slots=bound.written_slots,
+        quarantine=quarantine,
+    )
+    return WatchedModel(bound, canary)

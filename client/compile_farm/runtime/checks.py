@@ -24,6 +24,7 @@ from compile_farm.runtime.expressions import (
     symbols_of,
     tuple_source,
 )
+from compile_farm.runtime.numbers import copy_as_it_lies
 from compile_farm.v1 import artifact_pb2, graph_pb2
 
 # Takes all inputs of the Signature that are checked at each call, in order, then the weights.
@@ -59,15 +60,6 @@ def strides_fit(tensor: torch.Tensor, strides: Sequence[int]) -> bool:
     )
 
 
-def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides, at an aligned address."""
-    # Its memory is copied as it lies, since the elements of an expanded tensor share theirs.
-    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    with torch.no_grad():
-        flat = tensor.as_strided((reach,), (1,)).clone()
-        return flat.as_strided(tensor.shape, tensor.stride())
-
-
 class CheckCompiler:
     """Makes ``prepare`` for a signature, of which some inputs are weights and checked elsewhere."""
 
@@ -95,7 +87,7 @@ class CheckCompiler:
             "Parameter": torch.nn.Parameter,
             "strided": torch.strided,
             "strides_fit": strides_fit,
-            "aligned": aligned,
+            "copy_as_it_lies": copy_as_it_lies,
             "in_transform": in_transform,
             "carrier": torch.empty(1, dtype=torch.uint8),
         }
@@ -225,7 +217,7 @@ class CheckCompiler:
             if entry.tensor.device_type != "cuda":
                 continue
             a = f"a{index}"
-            cure = "return None" if entry.mutated else f"{a} = aligned({a})"
+            cure = "return None" if entry.mutated else f"{a} = copy_as_it_lies({a})"
             self._lines.append(f"if {a}.data_ptr() % {ALIGNMENT}: {cure}")
 
     def _carriers(self) -> None:
