@@ -327,12 +327,24 @@ class CallingConvention(_message.Message):
     result: Tree
     def __init__(self, parameters: _Optional[_Iterable[str]] = ..., args: _Optional[_Union[Tree, _Mapping]] = ..., kwargs: _Optional[_Union[Tree, _Mapping]] = ..., result: _Optional[_Union[Tree, _Mapping]] = ...) -> None: ...
 
+class Library(_message.Message):
+    __slots__ = ("namespace", "module", "version")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    module: str
+    version: str
+    def __init__(self, namespace: _Optional[str] = ..., module: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
 class Capture(_message.Message):
-    __slots__ = ("graph", "signature", "calling_convention")
+    __slots__ = ("graph", "signature", "calling_convention", "libraries")
     GRAPH_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     CALLING_CONVENTION_FIELD_NUMBER: _ClassVar[int]
+    LIBRARIES_FIELD_NUMBER: _ClassVar[int]
     graph: Graph
     signature: Signature
     calling_convention: CallingConvention
-    def __init__(self, graph: _Optional[_Union[Graph, _Mapping]] = ..., signature: _Optional[_Union[Signature, _Mapping]] = ..., calling_convention: _Optional[_Union[CallingConvention, _Mapping]] = ...) -> None: ...
+    libraries: _containers.RepeatedCompositeFieldContainer[Library]
+    def __init__(self, graph: _Optional[_Union[Graph, _Mapping]] = ..., signature: _Optional[_Union[Signature, _Mapping]] = ..., calling_convention: _Optional[_Union[CallingConvention, _Mapping]] = ..., libraries: _Optional[_Iterable[_Union[Library, _Mapping]]] = ...) -> None: ...
