@@ -17,12 +17,14 @@ def _config(arguments: list[str]) -> ServeConfig:
     parser.add_argument("--data", type=Path, default=default_data_dir(), metavar="DIR")
     parser.add_argument("--store", action="append", default=[], metavar="URL")
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda:N")
+    parser.add_argument("--library", action="append", default=[], metavar="MODULE")
     given = parser.parse_args(arguments)
     return ServeConfig(
         listen=given.listen,
         data_dir=given.data,
         stores=tuple(given.store),
         device=given.device,
+        libraries=tuple(given.library),
     )
 
 

@@ -47,6 +47,7 @@ class Farm:
             work_dir=config.data_dir / "worker",
             limits=config.limits,
             confined=config.confined,
+            libraries=config.libraries,
         )
         self._dispatcher = LocalDispatcher([worker], self._store, queue_length=config.queue_length)
         compiler = CompilerInstance(

@@ -30,6 +30,7 @@ class ServeConfig:
         device: "auto", "cpu" or "cuda:N".
         limits: of the sandbox.
         confined: whether the sandbox may touch its own files only.
+        libraries: modules that register the custom operators which graphs may call.
         queue_length: jobs that may wait.
         max_capture_bytes: of one request, compressed or not.
         inline_bytes: artifacts up to this size come with the answer itself.
@@ -42,6 +43,7 @@ class ServeConfig:
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)
     confined: bool = True
+    libraries: tuple[str, ...] = ()
     queue_length: int = 1000
     max_capture_bytes: int = 64 * 1024**2
     inline_bytes: int = 2 * 1024**2
@@ -54,6 +56,9 @@ class ServeConfig:
         kind, _, index = self.device.partition(":")
         if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
             raise ConfigError(f"--device takes auto, cpu or cuda:N, not {self.device!r}")
+        for module in self.libraries:
+            if not all(part.isidentifier() for part in module.split(".")):
+                raise ConfigError(f"--library takes the name of a module, not {module!r}")
         for name, value in (
             ("--job-timeout", self.limits.job_seconds),
             ("--memory-limit", self.limits.memory_bytes),

@@ -20,7 +20,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from compile_farm.errors import CorruptArtifactError, InvalidGraphError
-from compile_farm.schema import check_interface
+from compile_farm.schema import check_interface, check_libraries
 from compile_farm.v1 import artifact_pb2
 
 SCHEMA_VERSION = 1
@@ -150,6 +150,7 @@ def parse_manifest(data: bytes) -> artifact_pb2.Manifest:
         )
     try:
         check_interface(manifest.signature, manifest.calling_convention)
+        check_libraries(manifest.libraries)
     except InvalidGraphError as error:
         raise CorruptArtifactError(f"the manifest: {error.message}") from error
     _check_positions(manifest)

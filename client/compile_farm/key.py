@@ -70,7 +70,7 @@ def key_components(
     signature = _signature(capture.signature, symbols)
     return artifact_pb2.KeyComponents(
         version=KEY_VERSION,
-        graph=_graph(capture.graph, symbols).hex(),
+        graph=_with_libraries(_graph(capture.graph, symbols), capture.libraries).hex(),
         signature=signature.hex(),
         calling_convention=_convention(capture.calling_convention, symbols).hex(),
         target=_target(target).hex(),
@@ -228,6 +228,12 @@ def _graph(graph: graph_pb2.Graph, symbols: _Symbols) -> bytes:
         _hash(*map(encode, graph.outputs)),
         _hash(*effects),
     )
+
+
+def _with_libraries(graph: bytes, libraries: Iterable[graph_pb2.Library]) -> bytes:
+    """A graph that calls operators of libraries is another one with each of their versions."""
+    named = [_hash(*map(_text, (one.namespace, one.module, one.version))) for one in libraries]
+    return _hash(b"libraries", graph, *sorted(named)) if named else graph
 
 
 def _literal(literal: graph_pb2.Literal) -> bytes:

@@ -8,7 +8,7 @@ Needs no torch: the gateway checks with this, before it computes a key or wakes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -63,6 +63,11 @@ def parse_capture(data: bytes) -> graph_pb2.Capture:
     return capture
 
 
+_NAMESPACE = re.compile(r"[a-z_0-9]{1,100}")
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,20}")
+_VERSION = re.compile(r"[A-Za-z0-9.+!_\-]{1,100}")
+
+
 def check_capture(capture: graph_pb2.Capture) -> None:
     """Checks every reference, name and number; raises InvalidGraphError."""
     graph, signature = capture.graph, capture.signature
@@ -82,6 +87,22 @@ def check_capture(capture: graph_pb2.Capture) -> None:
         )
     _check_graph(graph, len(signature.symbols), "graph", 0)
     _check_convention(capture.calling_convention, signature)
+    check_libraries(capture.libraries)
+
+
+def check_libraries(libraries: Sequence[graph_pb2.Library]) -> None:
+    """Checks names and versions of libraries; raises InvalidGraphError."""
+    seen: set[str] = set()
+    for library in libraries:
+        if not (
+            _NAMESPACE.fullmatch(library.namespace)
+            and _MODULE.fullmatch(library.module)
+            and _VERSION.fullmatch(library.version)
+        ):
+            raise InvalidGraphError("a library has a name or version that is none")
+        if library.namespace in seen:
+            raise InvalidGraphError(f"two libraries have the namespace {library.namespace}")
+        seen.add(library.namespace)
 
 
 def check_interface(

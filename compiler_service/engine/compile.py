@@ -189,6 +189,7 @@ class _Job:
         manifest.calling_convention.CopyFrom(capture.calling_convention)
         manifest.target.CopyFrom(self._request.target)
         manifest.options.CopyFrom(self._request.options)
+        manifest.libraries.extend(capture.libraries)
         manifest.compiled_inputs.extend(decoded.compiled_inputs)
         manifest.compiled_outputs.extend(decoded.compiled_outputs)
 

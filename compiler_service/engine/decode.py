@@ -23,6 +23,7 @@ from compile_farm.runtime.expressions import evaluate, symbols_of
 from compile_farm.v1 import artifact_pb2, graph_pb2
 from compiler_service.engine.errors import unsupported
 from compiler_service.engine.expressions import SYMBOLIC, in_graph
+from compiler_service.engine.libraries import namespaces_of
 
 
 @dataclass
@@ -58,6 +59,7 @@ class _Decoder:
     def __init__(self, capture: graph_pb2.Capture, device: torch.device) -> None:
         self._capture = capture
         self._device = device
+        self._namespaces = namespaces_of(capture.libraries)
         self._signature = capture.signature
         self._env = ShapeEnv(duck_shape=False, specialize_zero_one=False)
         self._mode = FakeTensorMode(shape_env=self._env, allow_non_fake_inputs=False)
@@ -176,7 +178,7 @@ class _Decoder:
             setattr(root, name, self._subgraph(subgraph))
             subgraphs[index] = graph.get_attr(name)
         for node in message.nodes:
-            target = resolve_operator(node.op)
+            target = resolve_operator(node.op, self._namespaces)
             self._random |= node.effect == graph_pb2.EFFECT_RANDOM
             args = tuple(self._argument(item, values, subgraphs, root) for item in node.args)
             kwargs = {
@@ -233,7 +235,7 @@ class _Decoder:
             case "subgraph":
                 return subgraphs[argument.subgraph]
             case "operator":
-                return resolve_operator(argument.operator)
+                return resolve_operator(argument.operator, self._namespaces)
             case "expression":
                 number = evaluate(argument.expression, self._symbols, SYMBOLIC)
                 if isinstance(number, int):

@@ -58,6 +58,7 @@ def checked_manifest(
         ("calling convention", manifest.calling_convention, capture.calling_convention),
         ("target", manifest.target, job.target),
         ("options", manifest.options, job.options),
+        ("list of libraries", list(manifest.libraries), list(capture.libraries)),
     ):
         if theirs != ours:
             raise ManifestError(f"another {name} than was asked for")

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def main(arguments: list[str], compiler: Compiler | None = None) -> int:
     notes = isolate(given)
     begin = time.perf_counter()
     try:
-        compiler = compiler or _engine()
+        compiler = compiler or _engine(given.libraries)
         target = compiler.warm_up(given.device, _teller(connection))
     except Exception as error:
         _send(connection, sandbox_pb2.SandboxReply(failure=failure_of(error)))
@@ -58,13 +58,15 @@ def main(arguments: list[str], compiler: Compiler | None = None) -> int:
         _send(connection, _answer(connection, request, compiler))
 
 
-def _engine() -> Compiler:
+def _engine(libraries: Sequence[str]) -> Compiler:
     from compiler_service.engine.compile import compile_capture
+    from compiler_service.engine.libraries import load_libraries
     from compiler_service.engine.target import worker_target
     from compiler_service.engine.warm import warm_up
 
     def warm(device: str, on_stage: StageListener) -> target_pb2.Target:
         target = worker_target(device)
+        load_libraries(libraries)
         warm_up(target, on_stage)
         return target
 

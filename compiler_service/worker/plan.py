@@ -32,7 +32,8 @@ _PASSED = (
 class ChildArguments:
     """What the parent tells a child on its command line. ``descriptor`` is its end of the socket.
 
-    ``writable`` are the only folders that it may change, ``hidden`` the paths that it may not read.
+    ``writable`` are the only folders that it may change, ``hidden`` the paths that it may not read,
+    ``libraries`` the modules that it imports at its start.
     """
 
     descriptor: int
@@ -42,6 +43,7 @@ class ChildArguments:
     writable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     confined: bool = True
+    libraries: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """One argument of a command line."""
@@ -51,8 +53,9 @@ class ChildArguments:
     def from_text(cls, text: str) -> ChildArguments:
         """The reverse of ``to_text``."""
         given = json.loads(text)
-        writable, hidden = tuple(given.pop("writable")), tuple(given.pop("hidden"))
-        return cls(**given, writable=writable, hidden=hidden)
+        for name in ("writable", "hidden", "libraries"):
+            given[name] = tuple(given[name])
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class SandboxPlan:
 
     ``cxx`` is the C++ compiler that it uses, empty for what CXX or PATH offer; ``hidden`` are files
     and folders that it may not read, the signing key above all; ``confined`` is False where the
-    operator said so, for a driver that needs files which nobody foresaw.
+    operator said so, for a driver that needs files which nobody foresaw; ``libraries`` are modules
+    that register the custom operators which graphs may call.
     """
 
     device: str
@@ -71,6 +75,7 @@ class SandboxPlan:
     child_module: str = CHILD_MODULE
     hidden: tuple[Path, ...] = ()
     confined: bool = True
+    libraries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for path in self.hidden:
@@ -94,6 +99,7 @@ class SandboxPlan:
             writable=writable,
             hidden=tuple(str(path) for path in self.hidden),
             confined=self.confined,
+            libraries=self.libraries,
         )
         return [sys.executable, "-m", self.child_module, arguments.to_text()]
 

@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,13 +48,15 @@ class SandboxWorker:
         work_dir: Path,
         limits: Limits | None = None,
         confined: bool = True,
+        libraries: Sequence[str] = (),
         child_module: str = CHILD_MODULE,
     ) -> None:
         """``device``: "cpu", "cuda:0", or "auto" for the first GPU if there is one.
 
         ``work_dir`` holds the caches, which are worth keeping, and the running job's files. The
         sandbox may write there and nowhere else, unless ``confined`` is False; raises ValueError if
-        the signing key's file lies in it.
+        the signing key's file lies in it. ``libraries`` are modules of custom operators that graphs
+        may call.
         """
         self._name = name
         self._signing_key = signing_key
@@ -65,6 +68,7 @@ class SandboxWorker:
             limits=self._limits,
             child_module=child_module,
             confined=confined,
+            libraries=tuple(libraries),
             hidden=tuple(path for path in (signing_key.path,) if path is not None),
         )
         self._startable = False

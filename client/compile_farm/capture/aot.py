@@ -20,6 +20,7 @@ from compile_farm.capture.encode import encode_graph, tensor_spec
 from compile_farm.capture.export import encode_output
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import may_overlap, run_on_fakes
+from compile_farm.capture.libraries import libraries_of
 from compile_farm.capture.tensors import value_range
 from compile_farm.errors import CaptureError
 from compile_farm.schema import check_capture
@@ -107,6 +108,7 @@ class AotCapture:
         self.capture = graph_pb2.Capture(
             graph=encoded.graph,
             signature=graph_pb2.Signature(symbols=symbols.symbols, inputs=entries, outputs=outputs),
+            libraries=libraries_of(encoded.graph),
         )
         check_capture(self.capture)
 

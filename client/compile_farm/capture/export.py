@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from compile_farm.capture.encode import EncodedGraph, dtype_name, encode_graph, tensor_spec
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import run_on_fakes, source_of
+from compile_farm.capture.libraries import libraries_of
 from compile_farm.capture.tensors import tensor_bytes, value_range
 from compile_farm.capture.trees import encode_tree, literal
 from compile_farm.errors import CaptureError
@@ -127,6 +128,7 @@ class _Conversion:
                 symbols=self._symbols.symbols, inputs=inputs, outputs=outputs
             ),
             calling_convention=convention,
+            libraries=libraries_of(encoded.graph),
         )
 
     def _placeholders(self) -> list[_Entry]:

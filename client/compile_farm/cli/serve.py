@@ -53,6 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where its worker compiles, verifies and measures (default %(default)s: the first GPU "
         "if there is one)",
     )
+    parser.add_argument(
+        "--library",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module that registers custom operators which graphs may call, for instance "
+        "transformers.integrations.moe; may be repeated",
+    )
     add_unconfined_argument(parser)
     parser.add_argument(
         "--job-timeout",
@@ -84,6 +92,7 @@ def run(given: argparse.Namespace) -> int:
             stores=tuple(given.store),
             device=given.device,
             confined=not given.unconfined,
+            libraries=tuple(given.library),
             limits=Limits(
                 job_seconds=given.job_timeout, memory_bytes=int(given.memory_limit * GIB)
             ),

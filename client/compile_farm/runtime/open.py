@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from compile_farm.cache import CachedArtifact
 from compile_farm.errors import TargetMismatchError
+from compile_farm.libraries import why_missing
 from compile_farm.runtime.loaded import LoadedArtifact
 from compile_farm.targets import host_target, why_incompatible
 from compile_farm.trust import TrustStore
@@ -24,4 +25,10 @@ def open_artifact(cached: CachedArtifact, trust: TrustStore) -> LoadedArtifact:
             f"the artifact {cached.digest[:16]} can't run here: {problem}",
             remedy="compile it for this host",
         )
+    for library in manifest.libraries:
+        if (missing := why_missing(library)) is not None:
+            words, remedy = missing
+            raise TargetMismatchError(
+                f"the artifact {cached.digest[:16]} can't run here: {words}", remedy=remedy
+            )
     return LoadedArtifact(manifest, cached.shared_object)
