@@ -122,8 +122,11 @@ class Lab:
             self.say(f"    {time.perf_counter() - begin:3.0f} s in this process")
 
     @contextlib.contextmanager
-    def farm(self) -> Iterator[str]:
-        """A farm on a free port with an empty store; its address, once its worker is warm."""
+    def farm(self, *options: str) -> Iterator[str]:
+        """A farm on a free port with an empty store; its address, once its worker is warm.
+
+        ``options`` are more of its command line ("--library", "MODULE").
+        """
         data = self.folder / "farm"
         data.mkdir(exist_ok=True)
         log = data / "log"
@@ -131,7 +134,7 @@ class Lab:
             process = subprocess.Popen(
                 [
                     sys.executable, "-m", "compiler_service",
-                    "--listen", "127.0.0.1:0", "--data", str(data),
+                    "--listen", "127.0.0.1:0", "--data", str(data), *options,
                 ],
                 stdout=subprocess.PIPE,
                 stderr=stream,

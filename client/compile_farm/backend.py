@@ -100,7 +100,7 @@ class BackendOptions:
         return parsed
 
 
-@dataclass
+@dataclass(eq=False)
 class CompiledGraph:
     """One graph of a model, as this process sees it.
 
@@ -168,6 +168,14 @@ def compile_farm(
         graph.fail(error)
         if settings.on_miss == "error":
             raise
+    except Exception as error:
+        from torch._dynamo.exc import exceptions_allowed_to_be_fallback
+
+        if isinstance(error, exceptions_allowed_to_be_fallback):
+            # Dynamo breaks the graph where it fails, and hands over the parts.
+            with _lock:
+                _graphs.remove(graph)
+        raise
     return gm.forward
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+import compile_farm
+from compile_farm import backend
 from compile_farm.capture.aot import AotCapture
 from compile_farm.errors import CaptureError, InputMismatchError
 from compile_farm.key import compute_key
@@ -147,6 +149,22 @@ def test_an_overlapping_write_is_refused(recorder: Recorder) -> None:
         torch.compile(write, backend=recorder)(torch.randn(4))
 
 
+def test_inputs_that_share_memory_where_one_is_written_are_refused(recorder: Recorder) -> None:
+    """AOTAutograd makes one input of them, and nothing would tell a later call that has two."""
+
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return y * 2
+
+    base = torch.randn(3, 3)
+    with pytest.raises(Exception, match="two inputs of the graph share memory"):
+        torch.compile(write, backend=recorder)(base, base.t())
+    torch._dynamo.reset()
+    torch.compile(write, backend=recorder)(base, base.clone().t())
+    torch._dynamo.reset()
+    torch.compile(lambda x, y: x + y, backend=recorder)(base, base.t())
+
+
 def test_a_chain_of_thousands_needs_no_recursion(recorder: Recorder) -> None:
     def chain(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2000):
@@ -155,3 +173,17 @@ def test_a_chain_of_thousands_needs_no_recursion(recorder: Recorder) -> None:
 
     torch.compile(chain, backend=recorder)(torch.ones(2))
     assert len(recorder.capture.graph.nodes) == 2000
+
+
+def test_where_dynamo_would_break_the_graph_it_may(recorder: Recorder) -> None:
+    """Refused as a whole all of it would run eager; Dynamo hands over what lies around."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    number = graph.call_function(torch.ops.aten._local_scalar_dense.default, (x,))
+    graph.output((graph.call_function(torch.ops.aten.mul.Scalar, (x, number)),))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    before = len(compile_farm.compiled_graphs())
+    for compile_it in (AotCapture, backend.compile_farm):
+        with pytest.raises(torch._subclasses.fake_tensor.DataDependentOutputException):
+            compile_it(module, [torch.randn(1)])  # type: ignore[operator]
+    assert len(compile_farm.compiled_graphs()) == before

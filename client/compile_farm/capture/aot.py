@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -34,7 +35,11 @@ class AotCapture:
     """One graph: what to send, how to run it eagerly, and where to put what was compiled."""
 
     def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-        """Raises CaptureError for what can't be captured; nothing was run."""
+        """Raises CaptureError for what can't be captured; nothing was run.
+
+        What Dynamo answers by breaking the graph (a size that hangs on a value, an operator that
+        can't be traced) is raised as it is: the parts come again one by one.
+        """
         self.capture = graph_pb2.Capture()
         # Set once the artifact is there; until then, and for a call that it refuses, the caller
         # runs Dynamo's graph: this one is functional, and inputs that share memory would differ.
@@ -57,7 +62,7 @@ class AotCapture:
                 inference_compiler=compiler,
                 keep_inference_input_mutations=True,
             )
-        except CaptureError:
+        except (CaptureError, *exceptions_allowed_to_be_fallback):
             raise
         except Exception as error:
             if isinstance(error.__cause__, CaptureError):
@@ -77,6 +82,12 @@ class AotCapture:
         placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
         # Where AOTAutograd merged or dropped inputs, positions say nothing about roles any more.
         aligned = len(placeholders) == len(self._roles)
+        if not aligned and _share_storage(self._examples):
+            # AOTAutograd made one input of them, and no guard keeps later calls to that layout.
+            raise CaptureError(
+                "two inputs of the graph share memory, and one of them is written to",
+                remedy="pass a clone()",
+            )
         entries = []
         for index, node in enumerate(placeholders):
             role = self._roles[index] if aligned else graph_pb2.ROLE_USER_INPUT
@@ -152,6 +163,13 @@ def _roles(module: fx.GraphModule, examples: Sequence[Any]) -> list[graph_pb2.Ro
         else:
             roles.append(graph_pb2.ROLE_USER_INPUT)
     return roles
+
+
+def _share_storage(examples: Sequence[Any]) -> bool:
+    """Whether two different tensors lie in one storage; Dynamo itself guards a repeated one."""
+    tensors = {id(each): each for each in examples if isinstance(each, torch.Tensor)}
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors.values()]
+    return len(set(storages)) < len(storages)
 
 
 def _check_inference(examples: Sequence[Any]) -> None:
