@@ -135,6 +135,18 @@ def unpack(data: bytes, verify: Verifier | None = None) -> UnpackedArtifact:
     return UnpackedArtifact(digest_of(data), manifest, manifest_bytes, signature, files)
 
 
+def manifest_of(data: bytes) -> artifact_pb2.Manifest:
+    """The manifest alone, its signature and the files unread: to be looked at, never to be run.
+
+    Raises CorruptArtifactError.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return parse_manifest(_read(archive, _entries(archive), MANIFEST_NAME))
+    except _UNREADABLE as error:
+        raise CorruptArtifactError(f"the artifact is no readable zip: {error}") from error
+
+
 def parse_signature(data: bytes) -> artifact_pb2.ManifestSignature:
     """Reads signature.pb; raises CorruptArtifactError."""
     return _parse(artifact_pb2.ManifestSignature(), data, "the signature")

@@ -280,7 +280,17 @@ def _convention(convention: graph_pb2.CallingConvention, symbols: _Symbols) -> b
         _tree(getattr(convention, name), symbols) if convention.HasField(name) else b"absent"  # type: ignore[arg-type]
         for name in ("args", "kwargs", "result")
     ]
-    return _hash(b"convention", *map(_text, convention.parameters), *trees)
+    modules = [
+        _hash(
+            b"module",
+            _text(state.path),
+            _text(state.type_name),
+            b"train" if state.training else b"eval",
+            *(_hash(_text(one.name), _literal(one.value)) for one in state.settings),
+        )
+        for state in convention.modules
+    ]
+    return _hash(b"convention", *map(_text, convention.parameters), *trees, *modules)
 
 
 def _target(target: target_pb2.Target) -> bytes:

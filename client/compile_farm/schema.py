@@ -63,6 +63,11 @@ def parse_capture(data: bytes) -> graph_pb2.Capture:
     return capture
 
 
+# Far more than any model has.
+MAX_MODULES = 200_000
+MAX_SETTINGS = 2_000
+MAX_TEXT = 4_000
+
 _NAMESPACE = re.compile(r"[a-z_0-9]{1,100}")
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,20}")
 _VERSION = re.compile(r"[A-Za-z0-9.+!_\-]{1,100}")
@@ -275,6 +280,13 @@ def _check_convention(
             _check_tree(getattr(convention, name), signature, f"calling convention, {name}", 0)
     if convention.parameters:
         _check_names(list(convention.parameters), "calling convention")
+    if len(convention.modules) > MAX_MODULES:
+        raise InvalidGraphError(f"{len(convention.modules)} modules; at most {MAX_MODULES}")
+    for state in convention.modules:
+        texts = [state.path, state.type_name, *(one.name for one in state.settings)]
+        texts += [one.value.text for one in state.settings]
+        if len(state.settings) > MAX_SETTINGS or any(len(text) > MAX_TEXT for text in texts):
+            raise InvalidGraphError("a module has too many settings, or too long ones")
 
 
 def _check_tree(

@@ -20,6 +20,7 @@ from compile_farm.errors import CompileFarmError, InvalidGraphError
 from compile_farm.key import key_components, key_of
 from compile_farm.runtime.native import open_native
 from compile_farm.schema import parse_capture
+from compile_farm.summary import summarize
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, sandbox_pb2
 from compiler_service.engine import tune
 from compiler_service.engine.decode import DecodedGraph, decode
@@ -151,7 +152,7 @@ class _Job:
     def _measure(
         self, capture: graph_pb2.Capture, decoded: DecodedGraph, trials: list[tune.Trial]
     ) -> None:
-        sizes = symbol_values(capture.signature)[0]
+        sizes = symbol_values(capture.signature)[0][0]
         values = random_inputs(capture.signature, sizes, self._device, seed=1)
         arguments = compiled_order(decoded.compiled_inputs, values, sizes)
         cuda = self._device.type == "cuda"
@@ -190,6 +191,7 @@ class _Job:
         manifest.target.CopyFrom(self._request.target)
         manifest.options.CopyFrom(self._request.options)
         manifest.libraries.extend(capture.libraries)
+        manifest.graph_summary.CopyFrom(summarize(capture.graph))
         manifest.compiled_inputs.extend(decoded.compiled_inputs)
         manifest.compiled_outputs.extend(decoded.compiled_outputs)
 

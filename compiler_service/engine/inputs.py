@@ -21,15 +21,21 @@ from compiler_service.engine.decode import torch_dtype
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})
 
 
-def symbol_values(signature: graph_pb2.Signature) -> list[dict[int, int]]:
-    """Which sizes to try: the hints first, then the smallest and the largest that are promised.
+def symbol_values(
+    signature: graph_pb2.Signature,
+) -> tuple[list[dict[int, int]], list[dict[int, int]]]:
+    """Which sizes to try, all symbols together and each by itself.
 
-    Without an upper bound, the largest is a little more than twice the hint.
+    Together: the hints, then the smallest and the largest that are promised. By itself, the others
+    at their hints: smallest, largest and middle. Without an upper bound, the largest is a little
+    more than twice the hint.
     """
     backed = {index: s for index, s in enumerate(signature.symbols) if not s.unbacked}
     if not backed:
-        return [{}]
-    hints, lows, highs = {}, {}, {}
+        return [{}], []
+    hints: dict[int, int] = {}
+    lows: dict[int, int] = {}
+    highs: dict[int, int] = {}
     for index, symbol in backed.items():
         low = max(symbol.minimum, 0)
         high = symbol.maximum if symbol.HasField("maximum") else None
@@ -37,13 +43,25 @@ def symbol_values(signature: graph_pb2.Signature) -> list[dict[int, int]]:
         hints[index] = hint if high is None else min(hint, high)
         lows[index] = low
         highs[index] = 2 * hints[index] + 1 if high is None else high
-    distinct = [hints]
+    # Odd where it can be: a tail behind the vector width is where code goes wrong.
+    middles = {index: (lows[index] + highs[index]) // 2 | 1 for index in backed}
+    middles = {index: min(value, highs[index]) for index, value in middles.items()}
+    together: list[dict[int, int]] = [hints]
+    alone: list[dict[int, int]] = []
     for values in (lows, highs):
-        if values not in distinct and _elements(signature, values) <= _MAX_ELEMENTS:
-            distinct.append(values)
-    return distinct
+        if values not in together and _elements(signature, values) <= _MAX_ELEMENTS:
+            together.append(values)
+    for index in backed:
+        for ends in (lows, highs, middles):
+            values = {**hints, index: ends[index]}
+            new = values not in together and values not in alone
+            if new and _elements(signature, values) <= _MAX_ELEMENTS:
+                alone.append(values)
+    return together, alone[:_MAX_ALONE]
 
 
+# Each costs three runs of the graph.
+_MAX_ALONE = 6
 # Inputs over this many elements aren't tried at the ends of the ranges: 2 GiB of float32.
 _MAX_ELEMENTS = 2**29
 

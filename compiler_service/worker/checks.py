@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from compile_farm.errors import CompileFarmError
 from compile_farm.key import key_components, key_of
 from compile_farm.schema import parse_capture
+from compile_farm.summary import summarize
 from compile_farm.v1 import artifact_pb2
 from compiler_service.worker.protocol import JobSpec
 
@@ -66,6 +67,7 @@ def checked_manifest(
     checked.CopyFrom(manifest)
     checked.DiscardUnknownFields()  # type: ignore[attr-defined]
     checked.components.CopyFrom(components)
+    checked.graph_summary.CopyFrom(summarize(capture.graph))
     del checked.files[:]
     for name in sorted(files):
         digest = hashlib.sha256(files[name]).hexdigest()

@@ -59,7 +59,7 @@ def test_the_manifest_tells_what_was_done(farm: Farm) -> None:
     assert manifest.report.buffers_allocated > 0
 
 
-def test_both_ends_of_a_dynamic_range_are_verified(farm: Farm) -> None:
+def test_both_ends_of_a_dynamic_range_and_its_middle_are_verified(farm: Farm) -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
     artifact = farm.submit(_model(), (torch.randn(8, 16),), dynamic_shapes=({0: batch},)).result(
         280
@@ -69,6 +69,7 @@ def test_both_ends_of_a_dynamic_range_are_verified(farm: Farm) -> None:
         [8],
         [1],
         [64],
+        [33],
     ]
 
 

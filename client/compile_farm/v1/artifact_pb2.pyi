@@ -125,8 +125,27 @@ class Report(_message.Message):
     measured_by: str
     def __init__(self, kernels: _Optional[_Iterable[_Union[Kernel, _Mapping]]] = ..., peak_bytes_planned: _Optional[int] = ..., buffers_allocated: _Optional[int] = ..., buffers_reused: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., measured_by: _Optional[str] = ...) -> None: ...
 
+class GraphSummary(_message.Message):
+    __slots__ = ("operators", "nodes", "effects", "subgraphs")
+    class OperatorsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    SUBGRAPHS_FIELD_NUMBER: _ClassVar[int]
+    operators: _containers.ScalarMap[str, int]
+    nodes: int
+    effects: int
+    subgraphs: int
+    def __init__(self, operators: _Optional[_Mapping[str, int]] = ..., nodes: _Optional[int] = ..., effects: _Optional[int] = ..., subgraphs: _Optional[int] = ...) -> None: ...
+
 class Manifest(_message.Message):
-    __slots__ = ("schema_version", "key", "components", "signature", "calling_convention", "target", "options", "files", "compiled_inputs", "compiled_outputs", "verification", "stages", "report", "created", "builder", "libraries")
+    __slots__ = ("schema_version", "key", "components", "signature", "calling_convention", "target", "options", "files", "compiled_inputs", "compiled_outputs", "verification", "stages", "report", "created", "builder", "libraries", "graph_summary")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +162,7 @@ class Manifest(_message.Message):
     CREATED_FIELD_NUMBER: _ClassVar[int]
     BUILDER_FIELD_NUMBER: _ClassVar[int]
     LIBRARIES_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     key: str
     components: KeyComponents
@@ -159,7 +179,8 @@ class Manifest(_message.Message):
     created: int
     builder: str
     libraries: _containers.RepeatedCompositeFieldContainer[_graph_pb2.Library]
-    def __init__(self, schema_version: _Optional[int] = ..., key: _Optional[str] = ..., components: _Optional[_Union[KeyComponents, _Mapping]] = ..., signature: _Optional[_Union[_graph_pb2.Signature, _Mapping]] = ..., calling_convention: _Optional[_Union[_graph_pb2.CallingConvention, _Mapping]] = ..., target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ..., options: _Optional[_Union[_target_pb2.Options, _Mapping]] = ..., files: _Optional[_Iterable[_Union[File, _Mapping]]] = ..., compiled_inputs: _Optional[_Iterable[_Union[CompiledInput, _Mapping]]] = ..., compiled_outputs: _Optional[_Iterable[int]] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[StageSeconds, _Mapping]]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., created: _Optional[int] = ..., builder: _Optional[str] = ..., libraries: _Optional[_Iterable[_Union[_graph_pb2.Library, _Mapping]]] = ...) -> None: ...
+    graph_summary: GraphSummary
+    def __init__(self, schema_version: _Optional[int] = ..., key: _Optional[str] = ..., components: _Optional[_Union[KeyComponents, _Mapping]] = ..., signature: _Optional[_Union[_graph_pb2.Signature, _Mapping]] = ..., calling_convention: _Optional[_Union[_graph_pb2.CallingConvention, _Mapping]] = ..., target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ..., options: _Optional[_Union[_target_pb2.Options, _Mapping]] = ..., files: _Optional[_Iterable[_Union[File, _Mapping]]] = ..., compiled_inputs: _Optional[_Iterable[_Union[CompiledInput, _Mapping]]] = ..., compiled_outputs: _Optional[_Iterable[int]] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[StageSeconds, _Mapping]]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., created: _Optional[int] = ..., builder: _Optional[str] = ..., libraries: _Optional[_Iterable[_Union[_graph_pb2.Library, _Mapping]]] = ..., graph_summary: _Optional[_Union[GraphSummary, _Mapping]] = ...) -> None: ...
 
 class ManifestSignature(_message.Message):
     __slots__ = ("key_id", "ed25519")

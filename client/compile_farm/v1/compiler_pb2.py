@@ -26,15 +26,15 @@ from compile_farm.v1 import artifact_pb2 as compile__farm_dot_v1_dot_artifact__p
 from compile_farm.v1 import target_pb2 as compile__farm_dot_v1_dot_target__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63ompile_farm/v1/compiler.proto\x12\x0f\x63ompile_farm.v1\x1a\x1e\x63ompile_farm/v1/artifact.proto\x1a\x1c\x63ompile_farm/v1/target.proto\"\x18\n\x16GetCapabilitiesRequest\"\xb8\x01\n\x17GetCapabilitiesResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x1d\n\x15graph_schema_versions\x18\x02 \x03(\r\x12\x13\n\x0bkey_version\x18\x03 \x01(\r\x12(\n\x07targets\x18\x04 \x03(\x0b\x32\x17.compile_farm.v1.Target\x12\x13\n\x0bpublic_keys\x18\x05 \x03(\x0c\x12\x19\n\x11max_capture_bytes\x18\x06 \x01(\x04\"\x1d\n\rLookupRequest\x12\x0c\n\x04keys\x18\x01 \x03(\t\"\x8a\x01\n\x0eLookupResponse\x12*\n\x04hits\x18\x01 \x03(\x0b\x32\x1c.compile_farm.v1.ArtifactRef\x12\x19\n\x11unavailable_tiers\x18\x02 \x03(\t\x12\x31\n\x0bquarantined\x18\x03 \x03(\x0b\x32\x1c.compile_farm.v1.Quarantined\":\n\x0bQuarantined\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x82\x01\n\x0e\x43ompileRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x02 \x01(\x0c\x12\'\n\x06target\x18\x03 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12)\n\x07options\x18\x04 \x01(\x0b\x32\x18.compile_farm.v1.Options\"\x1e\n\x0cWatchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x1f\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"#\n\x0e\x43\x61ncelResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\"\x95\x01\n\x07\x46\x61ilure\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.compile_farm.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06remedy\x18\x03 \x01(\t\x12\r\n\x05stage\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\x12\x1e\n\x16remembered_for_seconds\x18\x06 \x01(\x01\"\x1a\n\x06Queued\x12\x10\n\x08position\x18\x01 \x01(\r\"7\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"C\n\x04\x44one\x12.\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1c.compile_farm.v1.ArtifactRef\x12\x0b\n\x03hit\x18\x02 \x01(\x08\"\xd4\x01\n\x05\x45vent\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12)\n\x06queued\x18\x03 \x01(\x0b\x32\x17.compile_farm.v1.QueuedH\x00\x12\'\n\x05stage\x18\x04 \x01(\x0b\x32\x16.compile_farm.v1.StageH\x00\x12%\n\x04\x64one\x18\x05 \x01(\x0b\x32\x15.compile_farm.v1.DoneH\x00\x12+\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x18.compile_farm.v1.FailureH\x00\x42\x06\n\x04kind\"\x12\n\x10GetStatusRequest\"z\n\tJobStatus\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\r\n\x05stage\x18\x04 \x01(\t\x12\x10\n\x08\x66raction\x18\x05 \x01(\x02\x12\x0f\n\x07seconds\x18\x06 \x01(\x01\x12\x0f\n\x07waiters\x18\x07 \x01(\r\"e\n\x0cWorkerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06target\x18\x02 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07problem\x18\x04 \x01(\t\"q\n\nTierStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x01(\x08\x12\x0c\n\x04hits\x18\x03 \x01(\x04\x12\x0e\n\x06misses\x18\x04 \x01(\x04\x12\x0f\n\x07\x63orrupt\x18\x05 \x01(\x04\x12\x13\n\x0bunavailable\x18\x06 \x01(\x04\"E\n\x0bReasonCount\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.compile_farm.v1.Reason\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\x92\x02\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12(\n\x04jobs\x18\x03 \x03(\x0b\x32\x1a.compile_farm.v1.JobStatus\x12.\n\x07workers\x18\x04 \x03(\x0b\x32\x1d.compile_farm.v1.WorkerStatus\x12*\n\x05tiers\x18\x05 \x03(\x0b\x32\x1b.compile_farm.v1.TierStatus\x12\x10\n\x08\x63ompiled\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\x12.\n\x08\x66\x61ilures\x18\x08 \x03(\x0b\x32\x1c.compile_farm.v1.ReasonCount\"-\n\x0bReadRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"0\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x12\n\ntotal_size\x18\x02 \x01(\x04\"9\n\x14ListArtifactsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"b\n\x0f\x41rtifactSummary\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0f\n\x07\x63reated\x18\x04 \x01(\x03\x12\x13\n\x0bquarantined\x18\x05 \x01(\t\"e\n\x15ListArtifactsResponse\x12\x33\n\tartifacts\x18\x01 \x03(\x0b\x32 .compile_farm.v1.ArtifactSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"@\n\x11QuarantineRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x14\n\x12QuarantineResponse\"\x1d\n\x0eReleaseRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse*\xa2\x02\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x19\n\x15REASON_COMPILER_ERROR\x10\x02\x12\x1e\n\x1aREASON_VERIFICATION_FAILED\x10\x03\x12\x12\n\x0eREASON_TIMEOUT\x10\x04\x12\x18\n\x14REASON_OUT_OF_MEMORY\x10\x05\x12\x12\n\x0eREASON_CRASHED\x10\x06\x12\x14\n\x10REASON_CANCELLED\x10\x07\x12\x14\n\x10REASON_NO_WORKER\x10\x08\x12\x12\n\x0eREASON_INVALID\x10\t\x12\x13\n\x0fREASON_INTERNAL\x10\n\x12\x16\n\x12REASON_QUARANTINED\x10\x0b\x32\xe2\x03\n\x08\x43ompiler\x12\x64\n\x0fGetCapabilities\x12\'.compile_farm.v1.GetCapabilitiesRequest\x1a(.compile_farm.v1.GetCapabilitiesResponse\x12I\n\x06Lookup\x12\x1e.compile_farm.v1.LookupRequest\x1a\x1f.compile_farm.v1.LookupResponse\x12\x44\n\x07\x43ompile\x12\x1f.compile_farm.v1.CompileRequest\x1a\x16.compile_farm.v1.Event0\x01\x12@\n\x05Watch\x12\x1d.compile_farm.v1.WatchRequest\x1a\x16.compile_farm.v1.Event0\x01\x12I\n\x06\x43\x61ncel\x12\x1e.compile_farm.v1.CancelRequest\x1a\x1f.compile_farm.v1.CancelResponse\x12R\n\tGetStatus\x12!.compile_farm.v1.GetStatusRequest\x1a\".compile_farm.v1.GetStatusResponse2\xce\x02\n\tArtifacts\x12\x45\n\x04Read\x12\x1c.compile_farm.v1.ReadRequest\x1a\x1d.compile_farm.v1.ReadResponse0\x01\x12U\n\x04List\x12%.compile_farm.v1.ListArtifactsRequest\x1a&.compile_farm.v1.ListArtifactsResponse\x12U\n\nQuarantine\x12\".compile_farm.v1.QuarantineRequest\x1a#.compile_farm.v1.QuarantineResponse\x12L\n\x07Release\x12\x1f.compile_farm.v1.ReleaseRequest\x1a .compile_farm.v1.ReleaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63ompile_farm/v1/compiler.proto\x12\x0f\x63ompile_farm.v1\x1a\x1e\x63ompile_farm/v1/artifact.proto\x1a\x1c\x63ompile_farm/v1/target.proto\"\x18\n\x16GetCapabilitiesRequest\"\xb8\x01\n\x17GetCapabilitiesResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x1d\n\x15graph_schema_versions\x18\x02 \x03(\r\x12\x13\n\x0bkey_version\x18\x03 \x01(\r\x12(\n\x07targets\x18\x04 \x03(\x0b\x32\x17.compile_farm.v1.Target\x12\x13\n\x0bpublic_keys\x18\x05 \x03(\x0c\x12\x19\n\x11max_capture_bytes\x18\x06 \x01(\x04\"\x1d\n\rLookupRequest\x12\x0c\n\x04keys\x18\x01 \x03(\t\"\x8a\x01\n\x0eLookupResponse\x12*\n\x04hits\x18\x01 \x03(\x0b\x32\x1c.compile_farm.v1.ArtifactRef\x12\x19\n\x11unavailable_tiers\x18\x02 \x03(\t\x12\x31\n\x0bquarantined\x18\x03 \x03(\x0b\x32\x1c.compile_farm.v1.Quarantined\":\n\x0bQuarantined\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x82\x01\n\x0e\x43ompileRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x02 \x01(\x0c\x12\'\n\x06target\x18\x03 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12)\n\x07options\x18\x04 \x01(\x0b\x32\x18.compile_farm.v1.Options\"\x1e\n\x0cWatchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x1f\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"#\n\x0e\x43\x61ncelResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\"\x95\x01\n\x07\x46\x61ilure\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.compile_farm.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06remedy\x18\x03 \x01(\t\x12\r\n\x05stage\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\x12\x1e\n\x16remembered_for_seconds\x18\x06 \x01(\x01\"\x1a\n\x06Queued\x12\x10\n\x08position\x18\x01 \x01(\r\"7\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"C\n\x04\x44one\x12.\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x1c.compile_farm.v1.ArtifactRef\x12\x0b\n\x03hit\x18\x02 \x01(\x08\"\xd4\x01\n\x05\x45vent\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12)\n\x06queued\x18\x03 \x01(\x0b\x32\x17.compile_farm.v1.QueuedH\x00\x12\'\n\x05stage\x18\x04 \x01(\x0b\x32\x16.compile_farm.v1.StageH\x00\x12%\n\x04\x64one\x18\x05 \x01(\x0b\x32\x15.compile_farm.v1.DoneH\x00\x12+\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x18.compile_farm.v1.FailureH\x00\x42\x06\n\x04kind\"\xb2\x01\n\x0eNearestRequest\x12\x32\n\ncomponents\x18\x01 \x01(\x0b\x32\x1e.compile_farm.v1.KeyComponents\x12\'\n\x06target\x18\x02 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12\x34\n\rgraph_summary\x18\x03 \x01(\x0b\x32\x1d.compile_farm.v1.GraphSummary\x12\r\n\x05limit\x18\x04 \x01(\r\"_\n\x0fNearestResponse\x12,\n\tmanifests\x18\x01 \x03(\x0b\x32\x19.compile_farm.v1.Manifest\x12\x10\n\x08\x63ompared\x18\x02 \x01(\r\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\x12\n\x10GetStatusRequest\"z\n\tJobStatus\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\r\n\x05stage\x18\x04 \x01(\t\x12\x10\n\x08\x66raction\x18\x05 \x01(\x02\x12\x0f\n\x07seconds\x18\x06 \x01(\x01\x12\x0f\n\x07waiters\x18\x07 \x01(\r\"e\n\x0cWorkerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06target\x18\x02 \x01(\x0b\x32\x17.compile_farm.v1.Target\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07problem\x18\x04 \x01(\t\"q\n\nTierStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x01(\x08\x12\x0c\n\x04hits\x18\x03 \x01(\x04\x12\x0e\n\x06misses\x18\x04 \x01(\x04\x12\x0f\n\x07\x63orrupt\x18\x05 \x01(\x04\x12\x13\n\x0bunavailable\x18\x06 \x01(\x04\"E\n\x0bReasonCount\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.compile_farm.v1.Reason\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"\x92\x02\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x02 \x01(\x01\x12(\n\x04jobs\x18\x03 \x03(\x0b\x32\x1a.compile_farm.v1.JobStatus\x12.\n\x07workers\x18\x04 \x03(\x0b\x32\x1d.compile_farm.v1.WorkerStatus\x12*\n\x05tiers\x18\x05 \x03(\x0b\x32\x1b.compile_farm.v1.TierStatus\x12\x10\n\x08\x63ompiled\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\x12.\n\x08\x66\x61ilures\x18\x08 \x03(\x0b\x32\x1c.compile_farm.v1.ReasonCount\"-\n\x0bReadRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"0\n\x0cReadResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x12\n\ntotal_size\x18\x02 \x01(\x04\"9\n\x14ListArtifactsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"b\n\x0f\x41rtifactSummary\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0f\n\x07\x63reated\x18\x04 \x01(\x03\x12\x13\n\x0bquarantined\x18\x05 \x01(\t\"e\n\x15ListArtifactsResponse\x12\x33\n\tartifacts\x18\x01 \x03(\x0b\x32 .compile_farm.v1.ArtifactSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"@\n\x11QuarantineRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x14\n\x12QuarantineResponse\"\x1d\n\x0eReleaseRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse*\xa2\x02\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x19\n\x15REASON_COMPILER_ERROR\x10\x02\x12\x1e\n\x1aREASON_VERIFICATION_FAILED\x10\x03\x12\x12\n\x0eREASON_TIMEOUT\x10\x04\x12\x18\n\x14REASON_OUT_OF_MEMORY\x10\x05\x12\x12\n\x0eREASON_CRASHED\x10\x06\x12\x14\n\x10REASON_CANCELLED\x10\x07\x12\x14\n\x10REASON_NO_WORKER\x10\x08\x12\x12\n\x0eREASON_INVALID\x10\t\x12\x13\n\x0fREASON_INTERNAL\x10\n\x12\x16\n\x12REASON_QUARANTINED\x10\x0b\x32\xb0\x04\n\x08\x43ompiler\x12\x64\n\x0fGetCapabilities\x12\'.compile_farm.v1.GetCapabilitiesRequest\x1a(.compile_farm.v1.GetCapabilitiesResponse\x12I\n\x06Lookup\x12\x1e.compile_farm.v1.LookupRequest\x1a\x1f.compile_farm.v1.LookupResponse\x12\x44\n\x07\x43ompile\x12\x1f.compile_farm.v1.CompileRequest\x1a\x16.compile_farm.v1.Event0\x01\x12@\n\x05Watch\x12\x1d.compile_farm.v1.WatchRequest\x1a\x16.compile_farm.v1.Event0\x01\x12I\n\x06\x43\x61ncel\x12\x1e.compile_farm.v1.CancelRequest\x1a\x1f.compile_farm.v1.CancelResponse\x12L\n\x07Nearest\x12\x1f.compile_farm.v1.NearestRequest\x1a .compile_farm.v1.NearestResponse\x12R\n\tGetStatus\x12!.compile_farm.v1.GetStatusRequest\x1a\".compile_farm.v1.GetStatusResponse2\xce\x02\n\tArtifacts\x12\x45\n\x04Read\x12\x1c.compile_farm.v1.ReadRequest\x1a\x1d.compile_farm.v1.ReadResponse0\x01\x12U\n\x04List\x12%.compile_farm.v1.ListArtifactsRequest\x1a&.compile_farm.v1.ListArtifactsResponse\x12U\n\nQuarantine\x12\".compile_farm.v1.QuarantineRequest\x1a#.compile_farm.v1.QuarantineResponse\x12L\n\x07Release\x12\x1f.compile_farm.v1.ReleaseRequest\x1a .compile_farm.v1.ReleaseResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'compile_farm.v1.compiler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REASON']._serialized_start=2522
-  _globals['_REASON']._serialized_end=2812
+  _globals['_REASON']._serialized_start=2800
+  _globals['_REASON']._serialized_end=3090
   _globals['_GETCAPABILITIESREQUEST']._serialized_start=113
   _globals['_GETCAPABILITIESREQUEST']._serialized_end=137
   _globals['_GETCAPABILITIESRESPONSE']._serialized_start=140
@@ -63,38 +63,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DONE']._serialized_end=1097
   _globals['_EVENT']._serialized_start=1100
   _globals['_EVENT']._serialized_end=1312
-  _globals['_GETSTATUSREQUEST']._serialized_start=1314
-  _globals['_GETSTATUSREQUEST']._serialized_end=1332
-  _globals['_JOBSTATUS']._serialized_start=1334
-  _globals['_JOBSTATUS']._serialized_end=1456
-  _globals['_WORKERSTATUS']._serialized_start=1458
-  _globals['_WORKERSTATUS']._serialized_end=1559
-  _globals['_TIERSTATUS']._serialized_start=1561
-  _globals['_TIERSTATUS']._serialized_end=1674
-  _globals['_REASONCOUNT']._serialized_start=1676
-  _globals['_REASONCOUNT']._serialized_end=1745
-  _globals['_GETSTATUSRESPONSE']._serialized_start=1748
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2022
-  _globals['_READREQUEST']._serialized_start=2024
-  _globals['_READREQUEST']._serialized_end=2069
-  _globals['_READRESPONSE']._serialized_start=2071
-  _globals['_READRESPONSE']._serialized_end=2119
-  _globals['_LISTARTIFACTSREQUEST']._serialized_start=2121
-  _globals['_LISTARTIFACTSREQUEST']._serialized_end=2178
-  _globals['_ARTIFACTSUMMARY']._serialized_start=2180
-  _globals['_ARTIFACTSUMMARY']._serialized_end=2278
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=2280
-  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=2381
-  _globals['_QUARANTINEREQUEST']._serialized_start=2383
-  _globals['_QUARANTINEREQUEST']._serialized_end=2447
-  _globals['_QUARANTINERESPONSE']._serialized_start=2449
-  _globals['_QUARANTINERESPONSE']._serialized_end=2469
-  _globals['_RELEASEREQUEST']._serialized_start=2471
-  _globals['_RELEASEREQUEST']._serialized_end=2500
-  _globals['_RELEASERESPONSE']._serialized_start=2502
-  _globals['_RELEASERESPONSE']._serialized_end=2519
-  _globals['_COMPILER']._serialized_start=2815
-  _globals['_COMPILER']._serialized_end=3297
-  _globals['_ARTIFACTS']._serialized_start=3300
-  _globals['_ARTIFACTS']._serialized_end=3634
+  _globals['_NEARESTREQUEST']._serialized_start=1315
+  _globals['_NEARESTREQUEST']._serialized_end=1493
+  _globals['_NEARESTRESPONSE']._serialized_start=1495
+  _globals['_NEARESTRESPONSE']._serialized_end=1590
+  _globals['_GETSTATUSREQUEST']._serialized_start=1592
+  _globals['_GETSTATUSREQUEST']._serialized_end=1610
+  _globals['_JOBSTATUS']._serialized_start=1612
+  _globals['_JOBSTATUS']._serialized_end=1734
+  _globals['_WORKERSTATUS']._serialized_start=1736
+  _globals['_WORKERSTATUS']._serialized_end=1837
+  _globals['_TIERSTATUS']._serialized_start=1839
+  _globals['_TIERSTATUS']._serialized_end=1952
+  _globals['_REASONCOUNT']._serialized_start=1954
+  _globals['_REASONCOUNT']._serialized_end=2023
+  _globals['_GETSTATUSRESPONSE']._serialized_start=2026
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2300
+  _globals['_READREQUEST']._serialized_start=2302
+  _globals['_READREQUEST']._serialized_end=2347
+  _globals['_READRESPONSE']._serialized_start=2349
+  _globals['_READRESPONSE']._serialized_end=2397
+  _globals['_LISTARTIFACTSREQUEST']._serialized_start=2399
+  _globals['_LISTARTIFACTSREQUEST']._serialized_end=2456
+  _globals['_ARTIFACTSUMMARY']._serialized_start=2458
+  _globals['_ARTIFACTSUMMARY']._serialized_end=2556
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_start=2558
+  _globals['_LISTARTIFACTSRESPONSE']._serialized_end=2659
+  _globals['_QUARANTINEREQUEST']._serialized_start=2661
+  _globals['_QUARANTINEREQUEST']._serialized_end=2725
+  _globals['_QUARANTINERESPONSE']._serialized_start=2727
+  _globals['_QUARANTINERESPONSE']._serialized_end=2747
+  _globals['_RELEASEREQUEST']._serialized_start=2749
+  _globals['_RELEASEREQUEST']._serialized_end=2778
+  _globals['_RELEASERESPONSE']._serialized_start=2780
+  _globals['_RELEASERESPONSE']._serialized_end=2797
+  _globals['_COMPILER']._serialized_start=3093
+  _globals['_COMPILER']._serialized_end=3653
+  _globals['_ARTIFACTS']._serialized_start=3656
+  _globals['_ARTIFACTS']._serialized_end=3990
 # @@protoc_insertion_point(module_scope)

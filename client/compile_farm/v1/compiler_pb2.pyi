@@ -168,6 +168,28 @@ class Event(_message.Message):
     failure: Failure
     def __init__(self, job_id: _Optional[str] = ..., key: _Optional[str] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
+class NearestRequest(_message.Message):
+    __slots__ = ("components", "target", "graph_summary", "limit")
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    components: _artifact_pb2.KeyComponents
+    target: _target_pb2.Target
+    graph_summary: _artifact_pb2.GraphSummary
+    limit: int
+    def __init__(self, components: _Optional[_Union[_artifact_pb2.KeyComponents, _Mapping]] = ..., target: _Optional[_Union[_target_pb2.Target, _Mapping]] = ..., graph_summary: _Optional[_Union[_artifact_pb2.GraphSummary, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class NearestResponse(_message.Message):
+    __slots__ = ("manifests", "compared", "more")
+    MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    manifests: _containers.RepeatedCompositeFieldContainer[_artifact_pb2.Manifest]
+    compared: int
+    more: bool
+    def __init__(self, manifests: _Optional[_Iterable[_Union[_artifact_pb2.Manifest, _Mapping]]] = ..., compared: _Optional[int] = ..., more: bool = ...) -> None: ...
+
 class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

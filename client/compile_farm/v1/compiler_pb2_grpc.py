@@ -59,6 +59,11 @@ class CompilerStub(object):
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.CancelRequest.SerializeToString,
                 response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Nearest = channel.unary_unary(
+                '/compile_farm.v1.Compiler/Nearest',
+                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.NearestRequest.SerializeToString,
+                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.NearestResponse.FromString,
+                _registered_method=True)
         self.GetStatus = channel.unary_unary(
                 '/compile_farm.v1.Compiler/GetStatus',
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.GetStatusRequest.SerializeToString,
@@ -112,6 +117,17 @@ class CompilerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Nearest(self, request, context):
+        """Which artifacts of the store are most like a request, whatever their keys: for an explanation of
+        a miss. Same target first, then most equal components, most alike operators, newest. Looks at the
+        newest 500 of the index at most, and none that is in quarantine. Retry freely.
+        INVALID_ARGUMENT: components or target are missing.
+        UNAVAILABLE: no tier answers. Retry.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStatus(self, request, context):
         """Jobs, workers and tiers as they are now, for people. Retry freely.
         """
@@ -146,6 +162,11 @@ def add_CompilerServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.CancelRequest.FromString,
                     response_serializer=compile__farm_dot_v1_dot_compiler__pb2.CancelResponse.SerializeToString,
+            ),
+            'Nearest': grpc.unary_unary_rpc_method_handler(
+                    servicer.Nearest,
+                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.NearestRequest.FromString,
+                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.NearestResponse.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -288,6 +309,33 @@ class Compiler(object):
             '/compile_farm.v1.Compiler/Cancel',
             compile__farm_dot_v1_dot_compiler__pb2.CancelRequest.SerializeToString,
             compile__farm_dot_v1_dot_compiler__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Nearest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/compile_farm.v1.Compiler/Nearest',
+            compile__farm_dot_v1_dot_compiler__pb2.NearestRequest.SerializeToString,
+            compile__farm_dot_v1_dot_compiler__pb2.NearestResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -316,16 +316,38 @@ class Tree(_message.Message):
     def __init__(self, leaf: _Optional[_Union[Leaf, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
 class CallingConvention(_message.Message):
-    __slots__ = ("parameters", "args", "kwargs", "result")
+    __slots__ = ("parameters", "args", "kwargs", "result", "modules")
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     KWARGS_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    MODULES_FIELD_NUMBER: _ClassVar[int]
     parameters: _containers.RepeatedScalarFieldContainer[str]
     args: Tree
     kwargs: Tree
     result: Tree
-    def __init__(self, parameters: _Optional[_Iterable[str]] = ..., args: _Optional[_Union[Tree, _Mapping]] = ..., kwargs: _Optional[_Union[Tree, _Mapping]] = ..., result: _Optional[_Union[Tree, _Mapping]] = ...) -> None: ...
+    modules: _containers.RepeatedCompositeFieldContainer[ModuleState]
+    def __init__(self, parameters: _Optional[_Iterable[str]] = ..., args: _Optional[_Union[Tree, _Mapping]] = ..., kwargs: _Optional[_Union[Tree, _Mapping]] = ..., result: _Optional[_Union[Tree, _Mapping]] = ..., modules: _Optional[_Iterable[_Union[ModuleState, _Mapping]]] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: Literal
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[Literal, _Mapping]] = ...) -> None: ...
+
+class ModuleState(_message.Message):
+    __slots__ = ("path", "type_name", "training", "settings")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TYPE_NAME_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    type_name: str
+    training: bool
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, path: _Optional[str] = ..., type_name: _Optional[str] = ..., training: bool = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
 
 class Library(_message.Message):
     __slots__ = ("namespace", "module", "version")
