@@ -21,18 +21,20 @@ ClientMaker = Callable[[str], Farm]
 
 
 class Counting(nn.Module):
-    """``wrong`` makes it another model with the same weights: what a miscompile looks like."""
+    """``wrong`` makes it another model with the same weights: what a miscompile looks like.
+
+    Binding compares the modules and their numbers, and can't compare functions.
+    """
 
     def __init__(self, wrong: bool = False) -> None:
         super().__init__()
         self.linear = nn.Linear(8, 8)
         self.register_buffer("calls", torch.zeros(()))
-        self.wrong = wrong
+        self.activation = torch.sigmoid if wrong else torch.tanh
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls.add_(1)
-        y = self.linear(x)
-        return y.sigmoid() if self.wrong else y.tanh()
+        return self.activation(self.linear(x))
 
 
 X = torch.linspace(-1, 1, 24).reshape(3, 8)

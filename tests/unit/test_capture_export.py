@@ -110,6 +110,88 @@ def test_the_hint_does_not_move_the_key() -> None:
     assert len(keys) == 1
 
 
+@pytest.mark.parametrize("which", ["twice", "view", "weight"])
+def test_arguments_that_share_memory_stay_several_inputs(which: str) -> None:
+    """torch.export takes one tensor given twice for one input, whatever a later call gives."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3, 3))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x - 2 * y + self.weight
+
+    model = Model()
+    x = torch.randn(3, 3)
+    second = {"twice": x, "view": x.t(), "weight": model.weight}[which]
+    apart = capture_export(model, (x, second.detach().clone()))
+    capture = capture_export(model, (x, second))
+    assert compute_key(capture, target(), options()) == compute_key(apart, target(), options())
+
+
+def test_tied_weights_are_an_input_for_each_name() -> None:
+    """Another model may have them apart; it would be answered with the first's."""
+
+    def model(tied: bool) -> nn.Module:
+        layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        if tied:
+            layers[1].weight = layers[0].weight
+        return layers
+
+    x = torch.randn(2, 4)
+    tied = model(True)
+    capture, apart = capture_export(tied, (x,)), capture_export(model(False), (x,))
+    assert compute_key(capture, target(), options()) == compute_key(apart, target(), options())
+    assert tied[0].weight is tied[1].weight
+
+
+def test_autocast_around_it_is_refused() -> None:
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(CaptureError, match="autocast is on"),
+    ):
+        capture_export(Linear(), (torch.randn(2, 4),))
+
+
+class Stateful(nn.Module):
+    """Counts its calls, remembers a result, or fills a cache, as ``kind`` says."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.calls, self.history = kind, 1, []
+        self.last: Any = None
+        self.cached: Any = None
+
+    def forward(self, x: torch.Tensor, found: dict[str, Any]) -> torch.Tensor:
+        if self.kind == "calls":
+            self.calls += 1
+        if self.kind == "history":
+            self.history.append(1)
+        if self.kind == "last":
+            self.last = x * 2
+        if self.kind == "argument":
+            found["y"] = x + 1
+        if self.kind == "cache" and self.cached is None:
+            self.cached = 3
+        return x * self.calls + len(self.history)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute")
+@pytest.mark.parametrize("kind", ["calls", "history", "last", "argument"])
+def test_python_state_that_forward_writes_is_refused(kind: str) -> None:
+    """torch.export drops such writes, and the next call would answer as the first did."""
+    model = Stateful(kind)
+    words = "a container among its arguments" if kind == "argument" else f"the attribute '{kind}'"
+    with pytest.raises(CaptureError, match=words):
+        capture_export(model, (torch.ones(2), {}))
+    assert "forward" not in vars(model)
+
+
+def test_a_cache_that_forward_fills_is_none_of_it() -> None:
+    capture_export(Stateful("cache"), (torch.ones(2), {}))
+
+
 def test_a_mutated_buffer_is_marked() -> None:
     assert _inputs(capture_export(Counter(), (torch.ones(2),)))["count"].mutated
 

@@ -272,6 +272,16 @@ def test_it_runs_as_inference(affine: Opened) -> None:
     assert not y.requires_grad
 
 
+def test_autocast_at_the_call_is_refused(affine: Opened) -> None:
+    model, (x,), _, _ = example("affine")
+    run = bound(affine, model)
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(InputMismatchError, match="autocast is on"),
+    ):
+        run(x)
+
+
 def test_several_threads_get_their_own_results(affine: Opened) -> None:
     model, _, _, _ = example("affine")
     run = bound(affine, model)
@@ -313,8 +323,24 @@ def test_a_model_of_another_signature_says_so(nested: Opened) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
             return x
 
+    with pytest.raises(BindError, match="is a Other, captured was a Nested"):
+        bound(nested, Other().eval())
+    Other.__name__ = "Nested"  # another version of the class
     with pytest.raises(InputMismatchError, match=r"unexpected keyword|too many"):
-        bound(nested, Other())(torch.zeros(4, 8), [], batch={}, extra=1)
+        bound(nested, Other().eval())(torch.zeros(4, 8), [], batch={}, extra=1)
+
+
+def test_another_mode_is_refused_when_bound_and_when_called(affine: Opened) -> None:
+    model, (x,), _, _ = example("affine")
+    run = bound(affine, model)
+    before = model.training
+    model.train(not before)
+    with pytest.raises(InputMismatchError, match=r"between train\(\) and eval\(\)"):
+        run(x)
+    with pytest.raises(BindError, match="mode, captured was"):
+        bound(affine, model)
+    model.train(before)
+    torch.testing.assert_close(run(x), eager(model, x))
 
 
 def test_two_models_share_one_artifact(affine: Opened, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections import namedtuple
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_flatten
 
+from compile_farm.capture.trees import encode_tree
 from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.trees import compile_build, compile_flatten, find_class, same_literal
 from compile_farm.v1 import graph_pb2
@@ -69,8 +72,32 @@ def test_fields_of_a_dataclass_go_to_their_places() -> None:
         flatten({"ids": 1, "mask": 2}, inputs)
 
 
+def test_keys_of_a_dict_come_in_their_order() -> None:
+    """Forward may go through them."""
+    keys = [graph_pb2.Literal(text="b"), graph_pb2.Literal(text="a")]
+    tree = container(graph_pb2.CONTAINER_KIND_DICT, leaf(input=0), leaf(input=1), keys=keys)
+    flatten = compile_flatten(tree, "'batch'")
+    inputs: list[Any] = [None, None]
+    flatten({"b": 1, "a": 2}, inputs)
+    assert inputs == [1, 2]
+    with pytest.raises(InputMismatchError, match=r"keys \['a', 'b'\].* in this order"):
+        flatten({"a": 2, "b": 1}, inputs)
+
+
 def build(tree: graph_pb2.Tree, outputs: list[Any], inputs: list[Any] | None = None) -> Any:
     return compile_build(tree)(outputs, lambda index: (inputs or [])[index], {0: 3})
+
+
+def test_an_ordered_dict_is_one_again() -> None:
+    value = collections.OrderedDict(z=torch.ones(1), a=torch.zeros(1))
+    leaves, spec = tree_flatten(value)
+    tree = encode_tree(spec, iter([graph_pb2.Leaf(output=0), graph_pb2.Leaf(output=1)]))
+    made = build(tree, leaves)
+    assert type(made) is collections.OrderedDict
+    assert list(made) == ["z", "a"]
+    plain = tree_flatten(dict(value))[1]
+    tree = encode_tree(plain, iter([graph_pb2.Leaf(output=0), graph_pb2.Leaf(output=1)]))
+    assert type(build(tree, leaves)) is dict
 
 
 def test_results_are_rebuilt_in_their_classes() -> None:

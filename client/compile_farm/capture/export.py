@@ -17,13 +17,16 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from compile_farm.capture.apart import apart, untied
 from compile_farm.capture.encode import EncodedGraph, dtype_name, encode_graph, tensor_spec
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import run_on_fakes, source_of
 from compile_farm.capture.libraries import libraries_of
+from compile_farm.capture.state import writes_of
 from compile_farm.capture.tensors import tensor_bytes, value_range
 from compile_farm.capture.trees import encode_tree, literal
 from compile_farm.errors import CaptureError
+from compile_farm.runtime.modules import module_states
 from compile_farm.schema import check_capture
 from compile_farm.v1 import graph_pb2
 
@@ -62,9 +65,16 @@ def capture_export(
         raise CaptureError(
             f"args is a {type(args).__name__}", remedy="pass a tuple: (x,) for a single argument"
         )
+    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+        raise CaptureError(
+            "autocast is on, and torch.export captures the model as if it were off",
+            remedy="enter autocast inside forward, or use torch.compile(backend='compile_farm')",
+        )
     kwargs = kwargs or {}
+    # As it is now: tracing may change it.
+    modules = module_states(model)
     program = _export(model, args, kwargs, dynamic_shapes)
-    capture = _Conversion(program, model, args, kwargs).capture()
+    capture = _Conversion(program, model, args, kwargs, modules).capture()
     check_capture(capture)
     return capture
 
@@ -72,9 +82,10 @@ def capture_export(
 def _export(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
+    args, kwargs = apart(model, args, kwargs)
     try:
-        with torch.no_grad():
-            return torch.export.export(
+        with torch.no_grad(), untied(model), writes_of(model) as written:
+            program = torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
     except Exception as error:
@@ -85,6 +96,12 @@ def _export(
             f"{type(error).__name__}: {text[:2000]}",
             remedy="use torch.compile(model, backend='compile_farm'), which breaks the graph there",
         ) from error
+    if written:
+        raise CaptureError(
+            f"{type(model).__name__}.forward writes to {written[0]}, which no graph can hold",
+            remedy="keep it in a buffer that is written in place, or use torch.compile",
+        )
+    return program
 
 
 @dataclass
@@ -105,8 +122,9 @@ class _Conversion:
         model: torch.nn.Module,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        modules: list[graph_pb2.ModuleState],
     ) -> None:
-        self._program, self._model = program, model
+        self._program, self._model, self._modules = program, model, modules
         self._args, self._kwargs = args, kwargs
         self._symbols = SymbolTable(program.range_constraints)
         self._entries = self._placeholders()
@@ -297,6 +315,7 @@ class _Conversion:
             args=args,
             kwargs=kwargs,
             result=encode_tree(spec.out_spec, iter(result)),
+            modules=self._modules,
         )
 
 

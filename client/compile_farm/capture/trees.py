@@ -13,6 +13,7 @@ from typing import Any
 from torch.utils._pytree import TreeSpec
 
 from compile_farm.errors import CaptureError
+from compile_farm.runtime.trees import ORDERED_DICT
 from compile_farm.v1 import graph_pb2
 
 
@@ -54,6 +55,8 @@ def _container(kind: Any, context: Any) -> graph_pb2.Container:
     elif kind in (dict, collections.OrderedDict):
         message.kind = graph_pb2.CONTAINER_KIND_DICT
         message.keys.extend(literal(key) for key in context)
+        if kind is collections.OrderedDict:
+            message.type_name = ORDERED_DICT
     elif kind is collections.namedtuple:
         message.kind = graph_pb2.CONTAINER_KIND_NAMED_TUPLE
         message.type_name = _class_name(context)

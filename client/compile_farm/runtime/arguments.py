@@ -43,11 +43,20 @@ class Arguments:
             self._forward: inspect.Signature | None = inspect.signature(model.forward)
         except (TypeError, ValueError):
             self._forward = None
+        named = self._forward.parameters if self._forward is not None else {}
+        # What ``**kwargs`` takes; forward may go through it in order.
+        self._open = [name for name in self._keywords if name not in named]
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any]) -> None:
         """Puts each leaf into its place; raises InputMismatchError."""
         if len(args) != self._positional or kwargs.keys() != self._keyword_set:
             args, kwargs = self._rearrange(args, kwargs)
+        if len(self._open) > 1 and (order := [name for name in kwargs if name in self._open]) != (
+            self._open
+        ):
+            raise InputMismatchError(
+                f"the keyword arguments come in the order {order}, at capture it was {self._open}"
+            )
         for part, value in zip(self._flatten, args, strict=False):
             part(value, inputs)
         for part, name in zip(self._flatten[self._positional :], self._keywords, strict=True):

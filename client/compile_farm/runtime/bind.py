@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-from compile_farm.errors import BindError
+from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.arguments import Arguments
 from compile_farm.runtime.canary import Canary
 from compile_farm.runtime.checks import CheckCompiler
 from compile_farm.runtime.explain import input_mismatch, shared_memory
 from compile_farm.runtime.loaded import LoadedArtifact, finisher
+from compile_farm.runtime.modules import why_another
 from compile_farm.runtime.overlap import WriteWatch, first_shared
 from compile_farm.runtime.trees import compile_build
 from compile_farm.runtime.weights import Slot, find_slots, weight_problem
@@ -67,6 +68,7 @@ class BoundModel:
         self.key: str = manifest.key
         self.manifest: artifact_pb2.Manifest = manifest
         self._model = model
+        self._training = model.training
         self._signature = manifest.signature
         self._device = _device_of(model, loaded.device_type)
         inputs = list(enumerate(self._signature.inputs))
@@ -91,14 +93,31 @@ class BoundModel:
         self._run = loaded.runner(self._device).run
 
     def rebind(self) -> None:
-        """Finds and checks all weights again, in the submodules that the model has now."""
+        """Checks the modules that the model has now, and finds and checks all weights again."""
         slots = find_slots(self._model, self._entries, self._device)
-        self._checked = self._check([held[name] for held, name in slots])
+        checked = self._check([held[name] for held, name in slots])
+        problem = why_another(self.manifest.calling_convention.modules, self._model)
+        if problem is not None:
+            raise BindError(
+                f"the model is not the one that was captured: {problem}",
+                remedy="bind a model of the same code, configuration and mode, or capture this one",
+            )
+        self._checked = checked
         self._homes: list[dict[str, Any]] = [held for held, _ in slots]
         self._names = [name for _, name in slots]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As ``model.forward``; raises InputMismatchError, before anything ran, if it can't be."""
+        if self._model.training is not self._training:
+            raise InputMismatchError(
+                "the model changed between train() and eval() after it was bound",
+                remedy="set it back, or capture it in this mode",
+            )
+        if torch.is_autocast_enabled(self._device.type):
+            raise InputMismatchError(
+                "autocast is on, and the model was captured without it",
+                remedy="call it outside, or enter autocast inside forward and capture that",
+            )
         inputs = self._blank.copy()
         self._arguments.flatten(args, kwargs, inputs)
         users = [inputs[index] for index in self._users]

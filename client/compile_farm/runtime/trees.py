@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.checks import torch_dtype
 from compile_farm.runtime.expressions import evaluate
 from compile_farm.v1 import graph_pb2
+
+# A dict that is not a plain one, by the Container's type_name.
+ORDERED_DICT = "collections:OrderedDict"
 
 # Puts the leaves of an argument into the list of inputs, which has a place for each.
 Flatten = Callable[[Any, list[Any]], None]
@@ -85,12 +89,13 @@ def _flatten_record(names: list[str], parts: list[Flatten], name: str) -> Flatte
 
 
 def _flatten_dict(keys: list[Any], parts: list[Flatten], name: str) -> Flatten:
-    wanted = set(keys)
-
     def flatten_dict(value: Any, inputs: list[Any]) -> None:
-        if not isinstance(value, dict) or set(value) != wanted:
+        # The order as well: forward may go through the items.
+        if not isinstance(value, dict) or list(value) != keys:
+            given = f" with the keys {list(value)}" if isinstance(value, dict) else ""
             raise InputMismatchError(
-                f"argument {name} is {_shape(value)}, captured was a dict with the keys {keys}"
+                f"argument {name} is {_shape(value)}{given}, captured was a dict with the keys "
+                f"{keys} in this order"
             )
         for key, part in zip(keys, parts, strict=True):
             part(value[key], inputs)
@@ -139,9 +144,10 @@ def compile_build(tree: graph_pb2.Tree) -> Build:
     if kind == graph_pb2.CONTAINER_KIND_LIST:
         return lambda out, inp, sym: [part(out, inp, sym) for part in parts]
     if kind == graph_pb2.CONTAINER_KIND_DICT:
-        return lambda out, inp, sym: {
-            key: part(out, inp, sym) for key, part in zip(keys, parts, strict=True)
-        }
+        make = OrderedDict if container.type_name == ORDERED_DICT else dict
+        return lambda out, inp, sym: make(
+            [(key, part(out, inp, sym)) for key, part in zip(keys, parts, strict=True)]
+        )
     made = find_class(container.type_name)
     if kind == graph_pb2.CONTAINER_KIND_RECORD:
         return lambda out, inp, sym: made(

@@ -1,0 +1,94 @@
+"""What a model's forward writes that is no tensor's memory: its own attributes, and its arguments.
+
+In: a model that is about to be traced. Out: names of the attributes and arguments that the traced
+call left otherwise than it found them. torch.export follows none of these writes: the graph would
+count one call for ever, and the caller's dict would stay as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+# Weights, submodules and hooks are torch's own; writes to buffers are in the graph.
+_STANDARD = frozenset(vars(torch.nn.Module()))
+_PLAIN = (bool, int, float, complex, str, bytes)
+_ABSENT = object()
+
+
+@contextmanager
+def writes_of(model: torch.nn.Module) -> Iterator[list[str]]:
+    """Inside, each call of ``model.forward`` adds what it wrote to the list."""
+    written: list[str] = []
+    original = model.forward
+    own = vars(model).get("forward", _ABSENT)
+
+    @functools.wraps(original)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        attributes, given = _attributes(model), _image((args, kwargs))
+        result = original(*args, **kwargs)
+        after = _attributes(model)
+        written.extend(
+            f"the attribute {name!r}"
+            for name in sorted(attributes.keys() | after.keys())
+            if _differs(attributes.get(name, _ABSENT), after.get(name, _ABSENT))
+        )
+        if _image((args, kwargs)) != given:
+            written.append("a container among its arguments")
+        return result
+
+    vars(model)["forward"] = forward
+    try:
+        yield written
+    finally:
+        if own is _ABSENT:
+            vars(model).pop("forward", None)
+        else:
+            vars(model)["forward"] = own
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+    return {
+        f"{path}.{name}" if path else name: _image(value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name not in _STANDARD
+    }
+
+
+def _differs(before: Any, after: Any) -> bool:
+    if before == after:
+        return False
+    # A cache that is filled at the first call holds what the call would compute again.
+    return before not in (_ABSENT, None) or isinstance(after, _Same)
+
+
+class _Same:
+    """A tensor, which is equal to itself alone; held, so that no other gets its address."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _image(value: Any) -> Any:
+    """What equality of two images means: the same containers of the same things."""
+    if value is None:
+        return None
+    if isinstance(value, _PLAIN):
+        return (type(value), repr(value))  # NaN is NaN
+    if isinstance(value, list | tuple):
+        return (type(value), [_image(item) for item in value])
+    if isinstance(value, dict):
+        return (type(value), [(key, _image(item)) for key, item in value.items()])
+    if isinstance(value, torch.Tensor):
+        return _Same(value)
+    return (type(value), id(value))
