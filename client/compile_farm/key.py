@@ -23,7 +23,8 @@ from typing import Any
 
 from compile_farm.v1 import artifact_pb2, graph_pb2, target_pb2
 
-KEY_VERSION = 1
+# 2: modules and libraries entered; artifacts of 1 divided floats by their rounded quotient.
+KEY_VERSION = 2
 
 # sympy orders their operands by the symbols' names, which differ between captures.
 _COMMUTATIVE = frozenset(

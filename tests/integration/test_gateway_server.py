@@ -10,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from compile_farm.key import KEY_VERSION
 from compile_farm.v1 import compiler_pb2
 from compiler_service.app import Farm
 from compiler_service.config import ServeConfig
@@ -37,7 +38,7 @@ async def test_capabilities_name_targets_and_limits(tmp_path: Path) -> None:
     async with running_gateway([ScriptedWorker()], tmp_path) as gateway:
         answer = await gateway.compiler.GetCapabilities(compiler_pb2.GetCapabilitiesRequest())
         assert list(answer.targets) == [captures.target()]
-        assert answer.key_version == 1
+        assert answer.key_version == KEY_VERSION
         assert answer.max_capture_bytes > 0
 
 
