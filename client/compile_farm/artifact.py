@@ -13,7 +13,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError, Message
 from compile_farm.errors import CorruptArtifactError, InvalidGraphError
 from compile_farm.schema import check_interface, check_libraries
 from compile_farm.v1 import artifact_pb2
+from compile_farm.wire import TooManyPartsError, check_parts
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.pb"
@@ -32,12 +33,22 @@ SHARED_OBJECT_NAME = "model.so"
 MAX_ARTIFACT_BYTES = 512 * 2**20
 MAX_UNPACKED_BYTES = 2 * 2**30
 MAX_FILES = 4096
+# The manifest is decompressed before its signature can be verified. Constants travel in it.
+MAX_MANIFEST_BYTES = 128 * 2**20
+MAX_SIGNATURE_BYTES = 4096
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,199}")
-_ENVELOPE = frozenset({MANIFEST_NAME, SIGNATURE_NAME})
+_LARGEST = {MANIFEST_NAME: MAX_MANIFEST_BYTES, SIGNATURE_NAME: MAX_SIGNATURE_BYTES}
+_ENVELOPE = frozenset(_LARGEST)
 # Zip's earliest date: when it was packed must not move the digest.
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+# The zip's last record, which says where its directory lies, and the mark of a larger one before.
+_END = struct.Struct("<4s4H2LH")
+_END_MARK, _LARGE_END_MARK, _LARGE_END_BYTES = b"PK\x05\x06", b"PK\x06\x07", 20
+# Of an entry in the directory, with a name as long as we allow.
+_MAX_ENTRY_BYTES = 512
 
 # What zipfile raises for bytes that are no zip, by kind of damage.
 _UNREADABLE = (
@@ -47,6 +58,7 @@ _UNREADABLE = (
     EOFError,
     NotImplementedError,
     OSError,
+    OverflowError,
     ValueError,
 )
 
@@ -116,8 +128,7 @@ def unpack(data: bytes, verify: Verifier | None = None) -> UnpackedArtifact:
 
     Raises CorruptArtifactError, and whatever ``verify`` raises.
     """
-    if len(data) > MAX_ARTIFACT_BYTES:
-        raise CorruptArtifactError(f"the artifact has {len(data)} bytes, over {MAX_ARTIFACT_BYTES}")
+    _check_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = _entries(archive)
@@ -126,6 +137,7 @@ def unpack(data: bytes, verify: Verifier | None = None) -> UnpackedArtifact:
             if verify is not None:
                 verify(manifest_bytes, signature)
             manifest = parse_manifest(manifest_bytes)
+            _check_promises(manifest, entries)
             files = {
                 name: _read(archive, entries, name) for name in entries if name not in _ENVELOPE
             }
@@ -140,6 +152,7 @@ def manifest_of(data: bytes) -> artifact_pb2.Manifest:
 
     Raises CorruptArtifactError.
     """
+    _check_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return parse_manifest(_read(archive, _entries(archive), MANIFEST_NAME))
@@ -154,6 +167,8 @@ def parse_signature(data: bytes) -> artifact_pb2.ManifestSignature:
 
 def parse_manifest(data: bytes) -> artifact_pb2.Manifest:
     """Reads manifest.pb and checks every reference in it; raises CorruptArtifactError."""
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise CorruptArtifactError(f"the manifest has {len(data)} bytes, over {MAX_MANIFEST_BYTES}")
     manifest = _parse(artifact_pb2.Manifest(), data, "the manifest")
     if manifest.schema_version != SCHEMA_VERSION:
         raise CorruptArtifactError(
@@ -180,19 +195,26 @@ def check_files(manifest: artifact_pb2.Manifest, files: Mapping[str, bytes]) -> 
     """Raises CorruptArtifactError unless ``files`` are exactly those that the manifest lists."""
     listed = {entry.name: entry for entry in manifest.files}
     if set(listed) != set(files):
-        missing, extra = sorted(set(listed) - set(files)), sorted(set(files) - set(listed))
-        raise CorruptArtifactError(
-            f"the files are not those of the manifest: missing {missing}, not listed {extra}"
-        )
+        raise _other_files(set(listed), set(files))
     for name, entry in listed.items():
         data = files[name]
         if len(data) != entry.size or digest_of(data) != entry.sha256:
             raise CorruptArtifactError(f"{name} is not what the manifest says: altered or cut off")
 
 
+def _other_files(listed: Set[str], found: Set[str]) -> CorruptArtifactError:
+    missing, extra = sorted(listed - found)[:10], sorted(found - listed)[:10]
+    return CorruptArtifactError(
+        f"the files are not those of the manifest: missing {missing}, not listed {extra}"
+    )
+
+
 def _parse(message: M, data: bytes, what: str) -> M:
     try:
+        check_parts(data, message.DESCRIPTOR)
         message.ParseFromString(data)
+    except TooManyPartsError as error:
+        raise CorruptArtifactError(f"{what} is too large: {error}") from error
     except DecodeError as error:
         raise CorruptArtifactError(f"{what} is no valid protobuf message: {error}") from error
     return message
@@ -201,6 +223,8 @@ def _parse(message: M, data: bytes, what: str) -> M:
 def _check_positions(manifest: artifact_pb2.Manifest) -> None:
     """What the compiled code takes and gives must exist in the signature, each output once."""
     signature = manifest.signature
+    if len(manifest.compiled_inputs) > len(signature.inputs) + len(signature.symbols):
+        raise CorruptArtifactError("the manifest has more compiled inputs than its signature has")
     tensors = [entry.WhichOneof("kind") == "tensor" for entry in signature.inputs]
     for entry in manifest.compiled_inputs:
         kind = entry.WhichOneof("kind")
@@ -223,6 +247,34 @@ def _check_name(name: str) -> None:
         raise CorruptArtifactError(f"{name[:80]!r} is not allowed as a file's name")
 
 
+def _check_directory(data: bytes) -> None:
+    """Refuses what zipfile would read at length before anyone could look: it makes an object for
+    each entry of the directory, however many there are."""
+    if len(data) > MAX_ARTIFACT_BYTES:
+        raise CorruptArtifactError(f"the artifact has {len(data)} bytes, over {MAX_ARTIFACT_BYTES}")
+    begin = len(data) - _END.size
+    if begin < 0 or not data.startswith(_END_MARK, begin):
+        raise CorruptArtifactError("the artifact is no readable zip: cut off, or with a comment")
+    _, _, _, _, count, size, _, comment = _END.unpack_from(data, begin)
+    if comment or data.startswith(_LARGE_END_MARK, max(begin - _LARGE_END_BYTES, 0)):
+        raise CorruptArtifactError("the artifact is a zip with a comment, or of the large kind")
+    most = MAX_FILES + len(_ENVELOPE)
+    if count > most or size > most * _MAX_ENTRY_BYTES:
+        raise CorruptArtifactError(f"the artifact has over {MAX_FILES} files")
+
+
+def _check_promises(
+    manifest: artifact_pb2.Manifest, entries: Mapping[str, zipfile.ZipInfo]
+) -> None:
+    """Nothing is decompressed that the manifest, whose signature was verified, does not list."""
+    listed = {entry.name: entry.size for entry in manifest.files}
+    if set(listed) != entries.keys() - _ENVELOPE:
+        raise _other_files(set(listed), entries.keys() - _ENVELOPE)
+    for name, size in listed.items():
+        if entries[name].file_size != size:
+            raise CorruptArtifactError(f"{name} is not what the manifest says: altered or cut off")
+
+
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     if len(infos) > MAX_FILES + len(_ENVELOPE):
@@ -231,13 +283,15 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     total = 0
     for info in infos:
         if info.filename in entries:
-            raise CorruptArtifactError(f"the artifact has {info.filename!r} twice")
+            raise CorruptArtifactError(f"the artifact has {info.filename[:80]!r} twice")
         if info.filename not in _ENVELOPE:
             _check_name(info.filename)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CorruptArtifactError(f"{info.filename} is compressed in an unknown way")
         if info.flag_bits & 0x1:
             raise CorruptArtifactError(f"{info.filename} is encrypted")
+        if info.file_size > _LARGEST.get(info.filename, MAX_UNPACKED_BYTES):
+            raise CorruptArtifactError(f"{info.filename} unpacks to {info.file_size} bytes")
         total += info.file_size
         entries[info.filename] = info
     if total > MAX_UNPACKED_BYTES:

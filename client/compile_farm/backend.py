@@ -6,7 +6,7 @@ there is none (yet). What happens on a miss is the option ``on_miss``:
 - ``"eager"`` (default): this call and the next run eager; the job runs in the farm meanwhile, and
   the artifact takes over with the first call after it is ready.
 - ``"wait"``: wait for the compile.
-- ``"error"``: raise.
+- ``"error"``: raise, with what differs from the nearest artifact.
 
 A graph that can't be captured or compiled runs eager in the first two, with its reason in
 ``compiled_graphs()`` and in the log.
@@ -32,11 +32,15 @@ if TYPE_CHECKING:
     import torch
 
     from compile_farm.capture.aot import AotCapture
+    from compile_farm.explain import Explanation
     from compile_farm.farm import Farm
     from compile_farm.fetched import Artifact
     from compile_farm.job import Job
 
 log = logging.getLogger(__name__)
+
+# Of an explanation, in an error's message.
+_MOST_LINES = 12
 
 _EFFORT_OF_MODE = {
     "default": "fast",
@@ -195,14 +199,15 @@ class _Backend:
         self._eager = module.forward
         captured = AotCapture(module, example_inputs)
         farm = _farm(self._settings)
-        job = farm.compile(
+        asked = (
             captured.capture,
-            device_type=device_type_of(captured.capture),
-            effort=self._settings.effort,
-            numerics=self._settings.numerics,
+            device_type_of(captured.capture),
+            self._settings.effort,
+            self._settings.numerics,
         )
+        job = farm.compile(*asked)
         self._graph.key = job.key
-        self._settle(captured, job)
+        self._settle(captured, job, lambda: farm.explain_capture(*asked))
         eager = self._eager
 
         def run(*args: Any) -> Any:
@@ -217,7 +222,7 @@ class _Backend:
 
         return run
 
-    def _settle(self, captured: AotCapture, job: Job) -> None:
+    def _settle(self, captured: AotCapture, job: Job, explain: Callable[[], Explanation]) -> None:
         """Takes the artifact now if it is there, else as ``on_miss`` says."""
         if job.wait_for_lookup():
             self._graph.hit = True
@@ -227,7 +232,7 @@ class _Backend:
         elif self._settings.on_miss == "error":
             job.cancel()
             raise CompileFarmError(
-                f"the farm has no artifact for this graph (key {job.key})",
+                f"the farm has no artifact for this graph (key {job.key}){_why(explain)}",
                 remedy="compile it ahead of time, or use on_miss='wait'",
             )
         else:
@@ -270,6 +275,20 @@ class _Backend:
         self._graph.fallbacks += 1
         if self._graph.fallbacks == 1:
             log.warning("graph %s: a call ran eager: %s", self._graph.key[:16], error)
+
+
+def _why(explain: Callable[[], Explanation]) -> str:
+    """The explanation of a miss, on lines of its own; empty where there is none."""
+    try:
+        lines = str(explain()).splitlines()
+    except Exception:
+        # The miss itself must be told, whatever keeps it from being explained.
+        log.debug("a miss could not be explained", exc_info=True)
+        return ""
+    shown = lines[:_MOST_LINES]
+    if len(lines) > len(shown):
+        shown.append(f"and {len(lines) - len(shown)} more; see `compile-farm explain`")
+    return "".join(f"\n  {line}" for line in shown) + "\n"
 
 
 def _no_artifact(*args: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, target_pb2
 if TYPE_CHECKING:
     import torch
 
+    from compile_farm.difference import Side
+    from compile_farm.explain import Explanation
     from compile_farm.transport import Address, Transport
 
 URL_VARIABLE = "COMPILE_FARM_URL"
@@ -126,10 +129,7 @@ class Farm:
 
         Raises FarmUnavailableError where the farm does not answer and the local cache lacks it.
         """
-        options = target_pb2.Options(
-            effort=_choice(_EFFORTS, effort, "effort"),
-            numerics=_choice(_NUMERICS, numerics, "numerics"),
-        )
+        options = _options(effort, numerics)
         host = host_target(device_type)
         try:
             capabilities = self._capabilities()
@@ -148,6 +148,84 @@ class Farm:
             return Job.finished(key, artifact)
         request = _request(key, capture, target, options, capabilities.max_capture_bytes)
         return Job.start(request, self._connection(), lambda ref: self._take(key, ref))
+
+    def explain(
+        self,
+        model: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+        dynamic_shapes: Any = None,
+        effort: str = "fast",
+        numerics: str = "strict",
+        against: str = "",
+    ) -> Explanation:
+        """Why the farm has no artifact for what ``submit`` takes, or that it has one.
+
+        Compiles nothing. ``against`` names a key to compare with; without it, the artifact that is
+        most like the request among the newest of the store.
+
+        Raises CaptureError, ArtifactNotFoundError for ``against``, FarmUnavailableError.
+        """
+        from compile_farm.capture.export import capture_export
+
+        capture = capture_export(model, args, kwargs, dynamic_shapes)
+        return self.explain_capture(capture, device_type_of(capture), effort, numerics, against)
+
+    def explain_capture(
+        self,
+        capture: graph_pb2.Capture,
+        device_type: str,
+        effort: str = "fast",
+        numerics: str = "strict",
+        against: str = "",
+    ) -> Explanation:
+        """The same for a capture, as ``compile`` takes it."""
+        from compile_farm.difference import Side
+
+        target = choose_target(host_target(device_type), self._capabilities().targets)
+        here = Side.of_capture(capture, target, _options(effort, numerics))
+        found = self._connection().lookup([here.key])
+        if not found.hits and not found.quarantined and found.unavailable_tiers:
+            raise self._outage(here.key, found.unavailable_tiers)
+        return replace(
+            self._compared(here, against, look=not found.hits and not found.quarantined),
+            hit=bool(found.hits),
+            quarantined="".join(one.reason for one in found.quarantined),
+        )
+
+    def explain_key(self, key: str, against: str = "") -> Explanation:
+        """How an artifact's key differs from ``against``, or from the nearest one in the store.
+
+        Raises what ``artifact`` raises.
+        """
+        from compile_farm.difference import Side
+
+        return self._compared(Side.of_manifest(self.artifact(key).manifest), against)
+
+    def _compared(self, here: Side, against: str, look: bool = True) -> Explanation:
+        """With ``against``; without it, if ``look``, with the nearest."""
+        from compile_farm.difference import Side
+        from compile_farm.explain import Explanation, explanation
+        from compile_farm.schema import check_interface
+
+        if against:
+            return explanation(here, Side.of_manifest(self.artifact(against).manifest))
+        if not look:
+            return Explanation(here, None)
+        answer = self._connection().nearest(
+            compiler_pb2.NearestRequest(
+                components=here.components,
+                target=here.target,
+                graph_summary=here.graph_summary,
+                limit=2,
+            )
+        )
+        seen: dict[str, Any] = {"compared": answer.compared, "more": answer.more}
+        for manifest in answer.manifests:
+            if manifest.key != here.key:
+                check_interface(manifest.signature, manifest.calling_convention)
+                return explanation(here, Side.of_manifest(manifest), **seen)
+        return Explanation(here, None, **seen)
 
     def artifact(self, key: str) -> Artifact:
         """The artifact under ``key``, from the local cache or else from the farm.
@@ -168,12 +246,7 @@ class Farm:
         for one in found.quarantined:
             raise _in_quarantine(one.key, one.digest, one.reason)
         if found.unavailable_tiers:
-            raise FarmUnavailableError(
-                f"no artifact was found under {key[:16]}..., and the store's "
-                f"{', '.join(found.unavailable_tiers)} did not answer the farm at {self.url}",
-                remedy="try again when it does",
-                retryable=True,
-            )
+            raise self._outage(key, found.unavailable_tiers)
         raise ArtifactNotFoundError(
             f"the farm at {self.url} has no artifact under {key}",
             remedy="compile it: farm.submit(model, args)",
@@ -277,6 +350,14 @@ class Farm:
             )
         self._shown = self._first_use.accept(str(address), keys)
 
+    def _outage(self, key: str, tiers: Iterable[str]) -> FarmUnavailableError:
+        return FarmUnavailableError(
+            f"no artifact was found under {key[:16]}..., and the store's "
+            f"{', '.join(tiers)} did not answer the farm at {self.url}",
+            remedy="try again when it does",
+            retryable=True,
+        )
+
     def _local_trust(self) -> TrustStore:
         """The same without asking anyone."""
         known = self._shown if self._explicit is None else self._explicit
@@ -367,6 +448,13 @@ def _key(capture: graph_pb2.Capture, target: target_pb2.Target, options: target_
     from compile_farm.key import compute_key
 
     return compute_key(capture, target, options)
+
+
+def _options(effort: str, numerics: str) -> target_pb2.Options:
+    return target_pb2.Options(
+        effort=_choice(_EFFORTS, effort, "effort"),
+        numerics=_choice(_NUMERICS, numerics, "numerics"),
+    )
 
 
 def _request(

@@ -111,6 +111,11 @@ class Transport:
         )
         return answer
 
+    def nearest(self, request: compiler_pb2.NearestRequest) -> compiler_pb2.NearestResponse:
+        """The artifacts most like a request."""
+        answer: compiler_pb2.NearestResponse = self._ask(self._compiler.Nearest, request)
+        return answer
+
     def status(self) -> compiler_pb2.GetStatusResponse:
         """Jobs, workers and tiers as they are now."""
         answer: compiler_pb2.GetStatusResponse = self._ask(

@@ -8,6 +8,10 @@ through size carriers: zero-stride tensors whose length is the symbol.
 
 from __future__ import annotations
 
+import inspect
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +25,7 @@ from compile_farm.capture.ops import resolve_operator
 from compile_farm.errors import InvalidGraphError
 from compile_farm.runtime.expressions import evaluate, symbols_of
 from compile_farm.v1 import artifact_pb2, graph_pb2
-from compiler_service.engine.errors import unsupported
+from compiler_service.engine.errors import in_words, unsupported
 from compiler_service.engine.expressions import SYMBOLIC, in_graph
 from compiler_service.engine.libraries import namespaces_of
 
@@ -55,6 +59,31 @@ def torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
+@contextmanager
+def _sizes_of(what: str) -> Iterator[None]:
+    """Sizes that the schema allows and torch can't compute with: overflows, negative ones, numbers
+    that are none over symbols. Raises EngineError."""
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError, ArithmeticError, NotImplementedError) as error:
+        raise unsupported(
+            f"{what} has sizes that torch can't compute: {in_words(error)}", stage="decode"
+        ) from error
+
+
+def _check_python_call(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """fx writes these down as Python's own operators, which must make an expression."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidGraphError(f"{name} is called with other arguments: {error}") from error
+    operands = args[:1] if function is operator.getitem else (*args, *kwargs.values())
+    if not any(isinstance(operand, fx.Node) for operand in operands):
+        raise InvalidGraphError(f"{name} is called on nothing that the graph computes")
+
+
 class _Decoder:
     def __init__(self, capture: graph_pb2.Capture, device: torch.device) -> None:
         self._capture = capture
@@ -70,7 +99,8 @@ class _Decoder:
         self._check_devices()
         for index, symbol in enumerate(self._signature.symbols):
             if not symbol.unbacked:
-                self._symbols[index] = self._create_symbol(index, symbol)
+                with _sizes_of(f"symbol {index}"):
+                    self._symbols[index] = self._create_symbol(index, symbol)
         root, graph = torch.nn.Module(), fx.Graph()
         decoded = DecodedGraph(fx.GraphModule(root, fx.Graph()), [], self._mode, self._symbols)
         values = self._inputs(graph, decoded)
@@ -109,7 +139,7 @@ class _Decoder:
                 remedy="make it static",
                 stage="decode",
             )
-        hint = min(max(symbol.hint, low), high if high is not None else 2**31)
+        hint = min(max(symbol.hint, low), high if high is not None else max(low, 2**31))
         source = ConstantSource(f"symbol_{index}")
         created = self._env.create_symbol(
             hint,
@@ -142,7 +172,8 @@ class _Decoder:
             if entry.WhichOneof("kind") != "tensor":
                 continue
             values[index] = node = graph.placeholder(f"input_{index}")
-            decoded.fakes.append(self._fake(entry.tensor))
+            with _sizes_of(f"the input {entry.name!r}"):
+                decoded.fakes.append(self._fake(entry.tensor))
             decoded.compiled_inputs.append(artifact_pb2.CompiledInput(input=index))
             for dimension, size in enumerate(entry.tensor.sizes):
                 if size.WhichOneof("kind") == "symbol":
@@ -153,20 +184,25 @@ class _Decoder:
                 with self._mode:
                     decoded.fakes.append(torch.empty_strided((symbol,), (0,), dtype=torch.uint8))
                 decoded.compiled_inputs.append(artifact_pb2.CompiledInput(size_carrier=index))
+        used = self._used_symbols()
         sizes = {
             index: graph.call_function(torch.ops.aten.sym_size.int, home)
             for index, home in homes.items()
-            if self._is_used(index)
+            if index in used
         }
         for index, entry in enumerate(self._signature.inputs):
             if entry.WhichOneof("kind") == "scalar":
-                values[index] = evaluate(entry.scalar, sizes, in_graph(graph))
+                with _sizes_of(f"the input {entry.name!r}"):
+                    values[index] = evaluate(entry.scalar, sizes, in_graph(graph))
         return values
 
-    def _is_used(self, symbol: int) -> bool:
-        return any(
-            entry.WhichOneof("kind") == "scalar" and symbol in symbols_of(entry.scalar)
-            for entry in self._signature.inputs
+    def _used_symbols(self) -> set[int]:
+        return set().union(
+            *(
+                symbols_of(entry.scalar)
+                for entry in self._signature.inputs
+                if entry.WhichOneof("kind") == "scalar"
+            )
         )
 
     def _nodes(
@@ -185,6 +221,8 @@ class _Decoder:
                 item.name: self._argument(item.value, values, subgraphs, root)
                 for item in node.kwargs
             }
+            if node.op.startswith("python::"):
+                _check_python_call(node.op, target, args, kwargs)
             values.append(graph.call_function(target, args, kwargs))
 
     def _subgraph(self, message: graph_pb2.Graph) -> fx.GraphModule:
@@ -237,7 +275,8 @@ class _Decoder:
             case "operator":
                 return resolve_operator(argument.operator, self._namespaces)
             case "expression":
-                number = evaluate(argument.expression, self._symbols, SYMBOLIC)
+                with _sizes_of("an argument"):
+                    number = evaluate(argument.expression, self._symbols, SYMBOLIC)
                 if isinstance(number, int):
                     return number
                 raise unsupported("a symbolic size is written out in the graph", stage="decode")

@@ -54,14 +54,21 @@ def lower(
     """
     from torch._inductor.compile_fx import compile_fx_aot
 
+    from compiler_service.engine import exact
+    from compiler_service.engine.bounds import BoundsPass
+
+    exact.install()
     hook = FusionHook()
+    patches = {**settings, "_post_fusion_custom_pass": hook}
+    if target.WhichOneof("hardware") == "cpu":
+        patches["post_grad_custom_pre_pass"] = BoundsPass()
     _reset()
     try:
         with torch.no_grad(), tracing(TracingContext(decoded.mode)), march(host_isa(target)):
             written = compile_fx_aot(
                 decoded.module,
                 decoded.fakes,  # type: ignore[arg-type]
-                config_patches={**settings, "_post_fusion_custom_pass": hook},
+                config_patches=patches,
             )
     except EngineError:
         raise

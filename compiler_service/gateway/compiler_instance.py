@@ -21,11 +21,14 @@ from compile_farm.schema import SCHEMA_VERSION, parse_capture
 from compile_farm.v1 import artifact_pb2, compiler_pb2
 from compiler_service.dispatch.protocol import Dispatcher
 from compiler_service.errors import InvalidRequestError, TooLargeError
+from compiler_service.gateway.nearest import NearestArtifacts
 from compiler_service.storage.artifact_store import ArtifactStore
 from compiler_service.storage.index_entry import IndexEntry
 from compiler_service.storage.outcome import Hit, Miss
 
 MAX_LOOKUP_KEYS = 10_000
+# zstd's own default settings use windows of up to 8 MiB.
+_MIN_WINDOW_BYTES = 8 * 2**20
 
 
 class CompilerInstance:
@@ -43,6 +46,7 @@ class CompilerInstance:
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
+        self._nearest = NearestArtifacts(store)
         self._version = version
         self._public_keys = list(public_keys)
         self._max_capture_bytes = max_capture_bytes
@@ -117,6 +121,13 @@ class CompilerInstance:
         """Stops a job that nobody waits for."""
         return compiler_pb2.CancelResponse(cancelled=self._dispatcher.cancel(job_id))
 
+    async def nearest(self, request: compiler_pb2.NearestRequest) -> compiler_pb2.NearestResponse:
+        """Which artifacts are most like a request."""
+        for field in ("components", "target"):
+            if not request.HasField(field):  # type: ignore[arg-type]
+                raise InvalidRequestError(f"the request has no {field}")
+        return await self._nearest.find(request)
+
     def status(self) -> compiler_pb2.GetStatusResponse:
         """Jobs, workers and tiers as they are now."""
         return compiler_pb2.GetStatusResponse(
@@ -150,9 +161,12 @@ class CompilerInstance:
 
     def _decompress(self, data: bytes) -> bytes:
         limit = self._max_capture_bytes
+        # A frame may ask for a window of gigabytes, which has no use in a capture within the limit;
+        # what it says of its size is not believed.
+        window = max(limit, _MIN_WINDOW_BYTES)
         try:
             # One byte over the limit is enough to know.
-            with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+            with zstandard.ZstdDecompressor(max_window_size=window).stream_reader(data) as reader:
                 raw = reader.read(limit + 1)
         except zstandard.ZstdError as error:
             raise InvalidRequestError(

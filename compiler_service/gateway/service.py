@@ -87,6 +87,11 @@ class CompilerService(compiler_pb2_grpc.CompilerServicer):
         return self._instance.cancel(request.job_id)
 
     @_unary
+    async def Nearest(self, request: compiler_pb2.NearestRequest) -> compiler_pb2.NearestResponse:
+        """Which artifacts are most like a request."""
+        return await self._instance.nearest(request)
+
+    @_unary
     async def GetStatus(
         self, request: compiler_pb2.GetStatusRequest
     ) -> compiler_pb2.GetStatusResponse:

@@ -165,6 +165,23 @@ def test_inputs_that_share_memory_where_one_is_written_are_refused(recorder: Rec
     torch.compile(lambda x, y: x + y, backend=recorder)(base, base.t())
 
 
+def test_idle_dropout_is_its_argument(recorder: Recorder) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = x * 3
+            y = self.drop(h)
+            y += 1
+            return h
+
+    x = torch.randn(4)
+    given = torch.compile(Model().eval(), backend=recorder)(x)
+    assert torch.equal(given, x * 3 + 1)
+
+
 def test_a_chain_of_thousands_needs_no_recursion(recorder: Recorder) -> None:
     def chain(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2000):

@@ -154,6 +154,45 @@ def test_autocast_around_it_is_refused() -> None:
         capture_export(Linear(), (torch.randn(2, 4),))
 
 
+@pytest.mark.parametrize("dropout", [nn.Dropout(0.5), nn.Dropout2d(0.5), nn.AlphaDropout(0.5)])
+def test_idle_dropout_is_its_argument(dropout: nn.Module) -> None:
+    """torch traces it as a copy, and the write below would not reach ``h``."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = dropout
+
+        def forward(self, h: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.drop(h)
+            y.add_(1)
+            return h * 2
+
+    x = torch.randn(1, 2, 2, 2)
+    capture = capture_export(Model().eval(), (x,))
+    assert _inputs(capture)["h"].mutated
+    assert [node.op for node in capture.graph.nodes] == ["aten::add_.Tensor", "aten::mul.Tensor"]
+
+
+@pytest.mark.parametrize(
+    ("function", "minimum", "refused"),
+    [
+        (lambda x: x.squeeze(0), 1, True),
+        (lambda x: x.squeeze(0), 2, False),
+        (lambda x: x.t().contiguous(), 1, True),
+        (lambda x: (x.t(), x[:, 1:], x.contiguous(), x + 1, x), 1, False),
+        (lambda x: x[:, 1:], 0, False),
+    ],
+)
+def test_views_at_size_one(function: Any, minimum: int, refused: bool) -> None:
+    shapes = (({0: torch.export.Dim("h", min=minimum, max=20)},),)
+    if not refused:
+        capture_export(Lambda(function), (torch.randn(4, 6),), dynamic_shapes=shapes)
+        return
+    with pytest.raises(CaptureError, match="result 0 is another view of the inputs where a size"):
+        capture_export(Lambda(function), (torch.randn(4, 6),), dynamic_shapes=shapes)
+
+
 class Stateful(nn.Module):
     """Counts its calls, remembers a result, or fills a cache, as ``kind`` says."""
 

@@ -17,7 +17,7 @@ DOC = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-COMMANDS = ["serve", "compile", "status", "artifacts", "quarantine", "report", "doctor"]
+COMMANDS = ["serve", "compile", "explain", "status", "artifacts", "quarantine", "report", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

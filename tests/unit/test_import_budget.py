@@ -61,7 +61,7 @@ def test_loading_needs_no_compiler_no_inductor_and_no_network(tmp_path: Path) ->
         "from compile_farm import Farm\n"
         "before = set(sys.modules)\n"
         f"artifact = Farm('192.0.2.1:1').artifact('{unpacked.manifest.key}')\n"
-        "model, x = Affine(), torch.randn(5, 8)\n"
+        "model, x = Affine().eval(), torch.randn(5, 8)\n"
         "run = artifact.bind(model)\n"
         "with torch.no_grad(): assert torch.allclose(run(x), model(x), atol=1e-6)\n"
         "new = {name for name in sys.modules if name not in before}\n"

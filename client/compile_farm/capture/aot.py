@@ -21,6 +21,7 @@ from compile_farm.capture.encode import encode_graph, tensor_spec
 from compile_farm.capture.export import encode_output
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import may_overlap, run_on_fakes
+from compile_farm.capture.idle import remove_idle_dropout
 from compile_farm.capture.libraries import libraries_of
 from compile_farm.capture.tensors import value_range
 from compile_farm.errors import CaptureError
@@ -51,6 +52,7 @@ class AotCapture:
         self._examples = list(example_inputs)
         self._roles = _roles(module, self._examples)
         _check_inference(self._examples)
+        remove_idle_dropout(module)
         if may_overlap(module):
             _check_writes(module, self._examples)
         compiler: Any = self._compiler

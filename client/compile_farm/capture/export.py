@@ -21,7 +21,9 @@ from compile_farm.capture.apart import apart, untied
 from compile_farm.capture.encode import EncodedGraph, dtype_name, encode_graph, tensor_spec
 from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import run_on_fakes, source_of
+from compile_farm.capture.idle import remove_idle_dropout
 from compile_farm.capture.libraries import libraries_of
+from compile_farm.capture.smallest import check_smallest
 from compile_farm.capture.state import writes_of
 from compile_farm.capture.tensors import tensor_bytes, value_range
 from compile_farm.capture.trees import encode_tree, literal
@@ -101,6 +103,7 @@ def _export(
             f"{type(model).__name__}.forward writes to {written[0]}, which no graph can hold",
             remedy="keep it in a buffer that is written in place, or use torch.compile",
         )
+    remove_idle_dropout(program.graph_module)
     return program
 
 
@@ -257,6 +260,13 @@ class _Conversion:
             leaves.append(graph_pb2.Leaf(output=len(outputs)))
             outputs.append(encode_output(value, self._symbols))
             kept.append(encoded.graph.outputs[position])
+        check_smallest(
+            self._program.graph_module,
+            [entry.value for entry in self._entries],
+            self._symbols,
+            leaves,
+            numbers,
+        )
         arguments = [
             graph_pb2.Argument.FromString(kept_one.SerializeToString()) for kept_one in kept
         ]

@@ -18,7 +18,16 @@ from compile_farm.errors import CompileFailedError, CompileFarmError, FarmUnavai
 
 EXIT_DONE, EXIT_FAILED, EXIT_MISTAKE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
-_COMMANDS = ("serve", "compile", "status", "artifacts", "quarantine", "report", "doctor")
+_COMMANDS = (
+    "serve",
+    "compile",
+    "explain",
+    "status",
+    "artifacts",
+    "quarantine",
+    "report",
+    "doctor",
+)
 
 _EPILOG = """\
 exit codes:

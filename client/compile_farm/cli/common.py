@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
-from compile_farm.errors import CompileFarmError
+from compile_farm.errors import ArtifactNotFoundError, CompileFarmError
 
 if TYPE_CHECKING:
     from compile_farm.farm import Farm
@@ -62,6 +62,23 @@ def add_unconfined_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_option_arguments(parser: argparse.ArgumentParser) -> None:
+    """--effort and --numerics: what is asked of a compile."""
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "tuned"),
+        default="fast",
+        help="tuned measures several ways to compile it and takes the fastest (default "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--numerics",
+        choices=("strict", "fast"),
+        default="strict",
+        help="strict keeps eager's rounding in bfloat16 and float16 (default %(default)s)",
+    )
+
+
 def device(text: str) -> str:
     """ "auto", "cpu", "cuda" or "cuda:N"."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
@@ -98,6 +115,28 @@ def open_farm(given: argparse.Namespace) -> Farm:
     except CompileFarmError as error:
         raise UsageError(error.message, remedy=error.remedy) from error
     return farm
+
+
+def whole_key(digits: str, farm: Farm) -> str:
+    """The only key of the farm that begins with these digits.
+
+    Raises UsageError for what is no key and for several, ArtifactNotFoundError.
+    """
+    if not re.fullmatch("[0-9a-f]{1,64}", digits):
+        raise UsageError(
+            f"{digits[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
+        )
+    if len(digits) == 64:
+        return digits
+    found = {one.key for one in farm.artifacts() if one.key.startswith(digits)}
+    if not found:
+        raise ArtifactNotFoundError(
+            f"the farm at {farm.url} has no key that begins with {digits}",
+            remedy="compile-farm artifacts lists what it has",
+        )
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} keys begin with {digits}", remedy="give more digits")
+    return found.pop()
 
 
 def print_json(value: Any) -> None:

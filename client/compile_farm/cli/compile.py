@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from compile_farm.cli.common import (
     UsageError,
     add_farm_arguments,
+    add_option_arguments,
     open_farm,
     print_json,
     readable_bytes,
@@ -36,26 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.add_argument("factory", metavar="FILE.py:FACTORY", help="or package.module:factory")
     add_farm_arguments(parser)
-    parser.add_argument(
-        "--effort",
-        choices=("fast", "tuned"),
-        default="fast",
-        help="tuned measures several ways to compile it and takes the fastest (default "
-        "%(default)s)",
-    )
-    parser.add_argument(
-        "--numerics",
-        choices=("strict", "fast"),
-        default="strict",
-        help="strict keeps eager's rounding in bfloat16 and float16 (default %(default)s)",
-    )
+    add_option_arguments(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write the signed artifact, a zip, here too"
+    )
+    parser.add_argument(
+        "--require-hit",
+        action="store_true",
+        help="compile nothing: where the farm has no artifact, say why and exit with 1",
     )
 
 
 def run(given: argparse.Namespace) -> int:
     """Captures, compiles, and prints the key."""
+    from compile_farm.cli.explain import print_explanation
     from compile_farm.cli.factory import load_request
 
     if given.out is not None and not given.out.parent.is_dir():
@@ -67,20 +62,18 @@ def run(given: argparse.Namespace) -> int:
         # What the model prints is no result of this command.
         with contextlib.redirect_stdout(sys.stderr):
             request = load_request(given.factory)
-            job = farm.submit(
-                request.model,
-                request.args,
-                request.kwargs,
-                request.dynamic_shapes,
-                effort=given.effort,
-                numerics=given.numerics,
-            )
-        try:
-            _follow(job, given.json)
-            artifact = job.result()
-        except KeyboardInterrupt:
-            job.cancel()
-            raise
+            asked = request.model, request.args, request.kwargs, request.dynamic_shapes
+            if given.require_hit:
+                why = farm.explain(*asked, effort=given.effort, numerics=given.numerics)
+            else:
+                job = farm.submit(*asked, effort=given.effort, numerics=given.numerics)
+        if given.require_hit:
+            if not why.hit:
+                print_explanation(why, given.json)
+                return 1
+            artifact, hit = farm.artifact(why.here.key), True
+        else:
+            artifact, hit = _followed(job, given.json), job.hit
         seconds = time.perf_counter() - begin
     if given.out is not None:
         _write(artifact, given.out)
@@ -90,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
             {
                 "key": artifact.key,
                 "digest": artifact.digest,
-                "hit": job.hit,
+                "hit": hit,
                 "seconds": round(seconds, 3),
                 "code_bytes": size,
             }
@@ -98,7 +91,7 @@ def run(given: argparse.Namespace) -> int:
         return 0
     print(f"key       {artifact.key}")
     print(f"artifact  {artifact.digest}")
-    how = "a hit" if job.hit else "compiled"
+    how = "a hit" if hit else "compiled"
     print(f"code      {readable_bytes(size)}, {how}, {seconds:.1f} s")
     print(f'load it   farm.bind("{artifact.key}", model)')
     return 0
@@ -115,6 +108,15 @@ def _write(artifact: Artifact, out: Path) -> None:
         out.write_bytes(pack(manifest, files, lambda _: signature))
     except OSError as error:
         raise UsageError(f"--out: {error}") from error
+
+
+def _followed(job: Job, quiet: bool) -> Artifact:
+    try:
+        _follow(job, quiet)
+        return job.result()
+    except KeyboardInterrupt:
+        job.cancel()
+        raise
 
 
 def _follow(job: Job, quiet: bool) -> None:

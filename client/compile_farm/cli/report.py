@@ -4,23 +4,17 @@ candidates with their times, and how far the result is from eager."""
 from __future__ import annotations
 
 import argparse
-import re
-from typing import TYPE_CHECKING
 
 from compile_farm.cli.common import (
-    UsageError,
     add_farm_arguments,
     open_farm,
     print_json,
     print_table,
     readable_bytes,
     readable_seconds,
+    whole_key,
 )
-from compile_farm.errors import ArtifactNotFoundError
 from compile_farm.v1 import artifact_pb2
-
-if TYPE_CHECKING:
-    from compile_farm.farm import Farm
 
 HELP = "what the compiler did for a key"
 
@@ -34,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Prints the report."""
     with open_farm(given) as farm:
-        manifest = farm.artifact(_whole_key(given.key, farm)).manifest
+        manifest = farm.artifact(whole_key(given.key, farm)).manifest
     if given.json:
         print_json(manifest)
         return 0
@@ -42,24 +36,6 @@ def run(given: argparse.Namespace) -> int:
     _print_kernels(manifest.report)
     _print_candidates(manifest.report)
     return 0
-
-
-def _whole_key(digits: str, farm: Farm) -> str:
-    if not re.fullmatch("[0-9a-f]{1,64}", digits):
-        raise UsageError(
-            f"{digits[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
-        )
-    if len(digits) == 64:
-        return digits
-    found = {one.key for one in farm.artifacts() if one.key.startswith(digits)}
-    if not found:
-        raise ArtifactNotFoundError(
-            f"the farm at {farm.url} has no key that begins with {digits}",
-            remedy="compile-farm artifacts lists what it has",
-        )
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} keys begin with {digits}", remedy="give more digits")
-    return found.pop()
 
 
 def _print_summary(manifest: artifact_pb2.Manifest) -> None:

@@ -7,12 +7,14 @@ gets into it.
 from __future__ import annotations
 
 import functools
+import heapq
 import operator
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from compile_farm.errors import InvalidGraphError
+from compile_farm.limits import MAX_INTEGER
 from compile_farm.v1 import graph_pb2
 
 _JOIN = {
@@ -32,20 +34,11 @@ def source(expr: graph_pb2.Expr) -> str:
     if kind == "symbol":
         return f"y{int(expr.symbol)}"
     operands = [source(operand) for operand in expr.operation.operands]
-    if expr.operation.operator == graph_pb2.OPERATOR_POWER:
-        _check_exponents(expr.operation.operands[1:])
     if expr.operation.operator == graph_pb2.OPERATOR_MINIMUM:
         return f"min({', '.join(operands)})"
     if expr.operation.operator == graph_pb2.OPERATOR_MAXIMUM:
         return f"max({', '.join(operands)})"
     return "(" + _JOIN[expr.operation.operator].join(operands) + ")"
-
-
-def _check_exponents(exponents: Sequence[graph_pb2.Expr]) -> None:
-    # A number raised to itself a few times takes longer to compute than anyone waits.
-    for exponent in exponents:
-        if exponent.WhichOneof("kind") != "constant" or not 0 <= exponent.constant <= 8:
-            raise InvalidGraphError("a size has an exponent that is no small number")
 
 
 def tuple_source(exprs: list[graph_pb2.Expr]) -> str:
@@ -117,6 +110,8 @@ def _split(expr: graph_pb2.Expr, symbol: int) -> tuple[int, graph_pb2.Expr] | No
         scale = 1
         for other in others:
             scale *= int(evaluate(other, {}))
+        if abs(scale) > MAX_INTEGER:
+            return None
         if inner[1] == _ZERO:
             return inner[0] * scale, _ZERO
         product = graph_pb2.Expr()
@@ -147,17 +142,35 @@ def definitions(
     """
     found: list[tuple[Place, Linear]] = []
     known: set[int] = set()
-    for only_plain in (True, False):
-        progress = True
-        while progress:
-            progress = False
-            for place, expr in sizes:
-                linear = as_linear(expr, known)
-                if linear is None or (only_plain and not linear.plain):
-                    continue
-                found.append((place, linear))
-                known.add(linear.symbol)
-                progress = True
+
+    def define(position: int, linear: Linear) -> None:
+        found.append((sizes[position][0], linear))
+        known.add(linear.symbol)
+
+    symbols = [symbols_of(expr) for _, expr in sizes]
+    for position, (_, expr) in enumerate(sizes):
+        if len(symbols[position]) == 1 and not symbols[position] <= known:
+            linear = as_linear(expr)
+            if linear is not None and linear.plain:
+                define(position, linear)
+    # Looked at again only when all but one of its symbols are known: a signature may have a
+    # thousand symbols and a million sizes.
+    missing = [len(held - known) for held in symbols]
+    holders: dict[int, list[int]] = {}
+    for position, held in enumerate(symbols):
+        for symbol in held - known:
+            holders.setdefault(symbol, []).append(position)
+    ready = [position for position, count in enumerate(missing) if count == 1]
+    while ready:
+        position = heapq.heappop(ready)
+        linear = as_linear(sizes[position][1], known)
+        if linear is None:
+            continue
+        define(position, linear)
+        for other in holders[linear.symbol]:
+            missing[other] -= 1
+            if missing[other] == 1:
+                heapq.heappush(ready, other)
     return found
 
 

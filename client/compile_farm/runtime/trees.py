@@ -10,6 +10,7 @@ import dataclasses
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,10 +18,8 @@ import torch
 from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.checks import torch_dtype
 from compile_farm.runtime.expressions import evaluate
+from compile_farm.schema_convention import ORDERED_DICT as ORDERED_DICT
 from compile_farm.v1 import graph_pb2
-
-# A dict that is not a plain one, by the Container's type_name.
-ORDERED_DICT = "collections:OrderedDict"
 
 # Puts the leaves of an argument into the list of inputs, which has a place for each.
 Flatten = Callable[[Any, list[Any]], None]
@@ -164,7 +163,8 @@ def find_class(type_name: str) -> Any:
     module_name, _, qualified = type_name.partition(":")
     found: Any = sys.modules.get(module_name)
     for part in qualified.split("."):
-        found = getattr(found, part, None)
+        # Not getattr: a module may import whatever it is asked for.
+        found = vars(found).get(part) if isinstance(found, type | ModuleType) else None
     if not isinstance(found, type):
         raise BindError(
             f"the model takes or returns a {type_name}, which this process has not imported",
@@ -173,7 +173,7 @@ def find_class(type_name: str) -> Any:
     # By its own name, and of a kind that only holds values: never just any callable thing.
     honest = (found.__module__, found.__qualname__) == (module_name, qualified)
     holds_values = (
-        hasattr(found, "_fields")
+        (issubclass(found, tuple) and hasattr(found, "_fields"))
         or module_name == "torch.return_types"
         or dataclasses.is_dataclass(found)
     )

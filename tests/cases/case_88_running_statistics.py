@@ -1,0 +1,13 @@
+"""own case - kind B (BatchNorm without affine and InstanceNorm in training mode: statistics after several calls).
+"""
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.BatchNorm2d(3, momentum=0.5, affine=False), nn.InstanceNorm2d(3, track_running_stats=True)).train(), (torch.randn(4, 3, 2, 2),), None
+
+def more_inputs():
+    torch.manual_seed(1)
+    return [(torch.randn(4, 3, 2, 2),), (torch.randn(4, 3, 2, 2),)]
