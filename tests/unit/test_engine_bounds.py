@@ -68,3 +68,25 @@ def test_masks_and_other_arguments_stay() -> None:
     before = len(module.graph.nodes)
     BoundsPass()(module.graph)
     assert len(module.graph.nodes) == before
+
+
+def test_inside_a_kernel_nothing_is_asserted() -> None:
+    """The score of flex_attention that reads a captured tensor."""
+
+    def score(
+        s: torch.Tensor,
+        b: torch.Tensor,
+        h: torch.Tensor,
+        i: torch.Tensor,
+        j: torch.Tensor,
+        table: torch.Tensor,
+    ) -> torch.Tensor:
+        return s + aten.index.Tensor(table, [j - i])
+
+    zero = torch.tensor(0)
+    module = make_fx(score, tracing_mode="fake")(
+        torch.tensor(0.5), zero, zero, zero, zero, torch.ones(5)
+    )
+    nodes = len(module.graph.nodes)
+    BoundsPass()(module.graph)
+    assert len(module.graph.nodes) == nodes
