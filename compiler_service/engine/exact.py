@@ -45,7 +45,7 @@ def _remainder(x: Any, y: Any) -> Any:
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
-    x, y = _tensor(x, kind), _tensor(y, kind)
+    x, y = _pair(x, y, kind)
     rest = torch.fmod(x, y)
     return torch.where(_of_other_sign(rest, y), rest + y, rest)
 
@@ -55,7 +55,7 @@ def _div_mode(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
         return _floor_divide(x, y)
     kind = torch.result_type(x, y)
     if rounding_mode == "trunc" and _is_integer(kind):
-        return _truncated(_tensor(x, kind), _tensor(y, kind))
+        return _truncated(*_pair(x, y, kind))
     return NotImplemented
 
 
@@ -63,16 +63,21 @@ def _fmod(x: Any, y: Any) -> Any:
     kind = torch.result_type(x, y)
     if not _is_integer(kind):
         return NotImplemented
-    x, y = _tensor(x, kind), _tensor(y, kind)
+    x, y = _pair(x, y, kind)
     return x - _truncated(x, y) * y
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """As c10::div_floor_floating, whose steps round to 16 bits where the tensors do."""
+    """As c10::div_floor_floating.
+
+    Its steps round to 16 bits where the tensors do; but by a number, eager computes in float32.
+    """
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
-    x, y = _tensor(x, kind), _tensor(y, kind)
+    narrow = kind in (torch.float16, torch.bfloat16) and not isinstance(y, torch.Tensor)
+    wide = torch.float32 if narrow else kind
+    x, y = _pair(x, y, wide)
     rest = torch.fmod(x, y)
     quotient = (x - rest) / y
     quotient = torch.where(_of_other_sign(rest, y), quotient - 1, quotient)
@@ -80,7 +85,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
     plain = x / y
     zero = torch.copysign(torch.zeros_like(plain), plain)
-    return torch.where(y == 0, plain, torch.where(quotient != 0, floor, zero))
+    return torch.where(y == 0, plain, torch.where(quotient != 0, floor, zero)).to(kind)
 
 
 def _truncated(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -98,7 +103,13 @@ def _is_integer(kind: torch.dtype) -> bool:
     return not kind.is_floating_point and not kind.is_complex and kind is not torch.bool
 
 
-def _tensor(value: Any, kind: torch.dtype) -> torch.Tensor:
-    if not isinstance(value, torch.Tensor):
-        value = torch.scalar_tensor(value, dtype=kind)
-    return value.to(kind)
+def _pair(x: Any, y: Any, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both as tensors of one dtype, a number on the device of the other."""
+    device = next(each.device for each in (x, y) if isinstance(each, torch.Tensor))
+    one, other = (
+        each.to(kind)
+        if isinstance(each, torch.Tensor)
+        else torch.scalar_tensor(each, dtype=kind, device=device)
+        for each in (x, y)
+    )
+    return one, other

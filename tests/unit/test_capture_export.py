@@ -227,6 +227,16 @@ def test_python_state_that_forward_writes_is_refused(kind: str) -> None:
     assert "forward" not in vars(model)
 
 
+def test_other_memory_under_an_argument_is_refused() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        x.data = y
+        return y + 1
+
+    with pytest.raises(CaptureError, match=r"writes to the \.data of a tensor"):
+        capture_export(Lambda(function), (torch.randn(3),))
+
+
 def test_a_cache_that_forward_fills_is_none_of_it() -> None:
     capture_export(Stateful("cache"), (torch.ones(2), {}))
 

@@ -30,9 +30,10 @@ def test_of_two_tensors(dtype: torch.dtype) -> None:
     assert torch.equal(_bits(exact._floor_divide(x, y)), _bits(expected))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("number", [3, 0.1, -2.5, 0.0])
-def test_of_a_tensor_and_a_number(number: Any) -> None:
-    x, _ = _numbers(torch.float32)
+def test_of_a_tensor_and_a_number(dtype: torch.dtype, number: Any) -> None:
+    x, _ = _numbers(dtype)
     assert torch.equal(_bits(exact._remainder(x, number)), _bits(x % number))
     assert torch.equal(_bits(exact._floor_divide(x, number)), _bits(x // number))
     assert torch.equal(_bits(exact._remainder(number, x)), _bits(torch.remainder(number, x)))

@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 # Weights, submodules and hooks are torch's own; writes to buffers are in the graph.
 _STANDARD = frozenset(vars(torch.nn.Module()))
 _PLAIN = (bool, int, float, complex, str, bytes)
 _ABSENT = object()
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -30,7 +32,8 @@ def writes_of(model: torch.nn.Module) -> Iterator[list[str]]:
     @functools.wraps(original)
     def forward(*args: Any, **kwargs: Any) -> Any:
         attributes, given = _attributes(model), _image((args, kwargs))
-        result = original(*args, **kwargs)
+        with _DataWatch(written):
+            result = original(*args, **kwargs)
         after = _attributes(model)
         written.extend(
             f"the attribute {name!r}"
@@ -49,6 +52,21 @@ def writes_of(model: torch.nn.Module) -> Iterator[list[str]]:
             vars(model).pop("forward", None)
         else:
             vars(model)["forward"] = own
+
+
+class _DataWatch(TorchFunctionMode):
+    """Sees ``x.data = y``, which puts other memory under a tensor and leaves no operator."""
+
+    def __init__(self, written: list[str]) -> None:
+        super().__init__()
+        self._written = written
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func == _SET_DATA:
+            self._written.append("the .data of a tensor")
+        return func(*args, **(kwargs or {}))
 
 
 def _attributes(model: torch.nn.Module) -> dict[str, Any]:
