@@ -132,6 +132,14 @@ def _check_convention(
     _check_names(convention.parameters, "calling convention")
 
 
+def _check_operator(name: str, place: str) -> None:
+    if not _OP_NAME.fullmatch(name):
+        raise InvalidGraphError(f"{place}: {name[:80]!r} is not an operator's name")
+    # fx writes calls down as Python, where "torch.ops.aten.random.from" is none.
+    if any(map(keyword.iskeyword, name.replace("::", ".").split("."))):
+        raise InvalidGraphError(f"{place}: {name[:80]!r} is an operator that fx can't write down")
+
+
 def _check_names(names: Iterable[str], place: str) -> None:
     seen: set[str] = set()
     for name in names:
@@ -161,8 +169,7 @@ class _Graphs:
         known, subgraphs = graph.input_count, len(graph.subgraphs)
         for index, node in enumerate(graph.nodes):
             place = f"{where}, node {index} ({node.op[:80]!r})"
-            if not _OP_NAME.fullmatch(node.op):
-                raise InvalidGraphError(f"{place}: not an operator's name")
+            _check_operator(node.op, place)
             if node.effect not in (0, 1, 2, 3):
                 raise InvalidGraphError(f"{place}: effect {node.effect} is not known")
             for argument in node.args:
@@ -258,7 +265,9 @@ def _check_name_or_text(argument: graph_pb2.Argument, kind: str, place: str) -> 
         check_member(argument.layout, LAYOUTS, "layout", place)
     elif kind == "memory_format":
         check_member(argument.memory_format, MEMORY_FORMATS, "memory format", place)
-    elif kind == "operator" and not _OP_NAME.fullmatch(argument.operator):
-        raise InvalidGraphError(f"{place}: {argument.operator[:80]!r} is no operator's name")
+    elif kind == "operator":
+        _check_operator(argument.operator, place)
+        if argument.operator.startswith("python::"):
+            raise InvalidGraphError(f"{place}: a Python function as an argument")
     elif kind == "text" and len(argument.text) > MAX_LONG_TEXT:
         raise InvalidGraphError(f"{place}: a text of {len(argument.text)} characters")
