@@ -22,6 +22,8 @@ from tests.farms import RunningFarm, start_farm
 LIBRARY = "transformers.integrations.moe"
 pytest.importorskip(LIBRARY, reason="needs a transformers with experts")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+# These start a farm of their own, whose child imports transformers.
+slow = pytest.mark.slow
 
 
 class Experts(nn.Module):
@@ -48,6 +50,7 @@ def with_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFa
     running.process.stdout.close()
 
 
+@slow
 @torch.no_grad()
 def test_a_mixture_of_experts_is_compiled_and_equals_eager(
     with_library: RunningFarm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,6 +72,7 @@ def test_a_mixture_of_experts_is_compiled_and_equals_eager(
             farm.artifact(artifact.key).open()
 
 
+@slow
 @torch.no_grad()
 def test_by_torch_compile(
     with_library: RunningFarm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
