@@ -1,34 +1,25 @@
 """The farm as its users see it: submit a model, get an artifact, bind it.
 
-In: models or captures, keys, a farm's address. Out: Jobs and Artifacts. Every artifact that leaves
-this file lies in the local cache, was signed by a trusted key, and is the one for the key that was
-asked for. What the local cache has needs no network, so a host starts even while the farm is away.
+In: models or captures, keys, a farm's address. Out: Jobs, Artifacts, Explanations.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compile_farm.artifact import digest_of, is_hex_digest, unpack
-from compile_farm.cache import CachedArtifact, LocalCache
-from compile_farm.errors import (
-    ArtifactNotFoundError,
-    CompileFarmError,
-    CorruptArtifactError,
-    FarmUnavailableError,
-    QuarantinedError,
-    UntrustedArtifactError,
-)
+from compile_farm.cache import LocalCache
+from compile_farm.errors import CaptureError, CompileFarmError, FarmUnavailableError
+from compile_farm.fetch import Fetcher
 from compile_farm.fetched import Artifact
 from compile_farm.job import Job
-from compile_farm.runtime.preheat import preheat_for_artifact, preheat_for_model
+from compile_farm.link import Link
+from compile_farm.refusals import RefusalReport
+from compile_farm.runtime.preheat import preheat_for_model
 from compile_farm.targets import admissible_targets, choose_target, host_target
-from compile_farm.trust import KEYS_VARIABLE, FirstUse, TrustStore
 from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, target_pb2
 
 if TYPE_CHECKING:
@@ -36,7 +27,6 @@ if TYPE_CHECKING:
 
     from compile_farm.difference import Side
     from compile_farm.explain import Explanation
-    from compile_farm.transport import Address, Transport
 
 URL_VARIABLE = "COMPILE_FARM_URL"
 DEFAULT_URL = "127.0.0.1:8815"
@@ -67,15 +57,10 @@ class Farm:
             timeout: seconds for an answer of the farm. A compile may take as long as it takes.
         """
         self.url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        self._timeout = timeout
-        self._explicit = _trust_store(trusted_keys)
         self._cache = LocalCache(cache_dir)
-        self._first_use = FirstUse(self._cache.folder / "trusted")
-        self._lock = threading.Lock()
-        self._transport: Transport | None = None
-        self._known: Address | None = None
-        self._shown: TrustStore | None = None
-        self._closed = False
+        self._link = Link(self.url, trusted_keys, timeout, self._cache.folder / "trusted")
+        self._fetcher = Fetcher(self._link, self._cache)
+        self._refusals = RefusalReport(lambda counts: self._link.transport.report_refusals(counts))
 
     def __enter__(self) -> Farm:
         return self
@@ -85,11 +70,8 @@ class Farm:
 
     def close(self) -> None:
         """Ends the connection; unfinished jobs of this Farm end with it."""
-        with self._lock:
-            transport, self._transport = self._transport, None
-            self._closed = True
-        if transport is not None:
-            transport.close()
+        self._refusals.flush()
+        self._link.close()
 
     def submit(
         self,
@@ -115,7 +97,11 @@ class Farm:
         """
         from compile_farm.capture.export import capture_export
 
-        capture = capture_export(model, args, kwargs, dynamic_shapes)
+        try:
+            capture = capture_export(model, args, kwargs, dynamic_shapes)
+        except CaptureError as error:
+            self.note_refusal(error)
+            raise
         return self.compile(capture, device_type_of(capture), effort, numerics)
 
     def compile(
@@ -132,22 +118,22 @@ class Farm:
         options = _options(effort, numerics)
         host = host_target(device_type)
         try:
-            capabilities = self._capabilities()
+            capabilities = self._link.capabilities()
         except FarmUnavailableError:
             for target in admissible_targets(host):
                 key = _key(capture, target, options)
-                if (artifact := self._local(key)) is not None:
+                if (artifact := self._fetcher.local(key)) is not None:
                     return Job.finished(key, artifact)
             raise
         target = choose_target(host, capabilities.targets)
         key = _key(capture, target, options)
         if self._cache.recall(key):
             # The farm is there to say whether what this host has is in quarantine by now.
-            self._note_quarantine(self._connection().lookup([key]))
-        if (artifact := self._local(key)) is not None:
+            self._fetcher.note_quarantine(self._link.transport.lookup([key]))
+        if (artifact := self._fetcher.local(key)) is not None:
             return Job.finished(key, artifact)
         request = _request(key, capture, target, options, capabilities.max_capture_bytes)
-        return Job.start(request, self._connection(), lambda ref: self._take(key, ref))
+        return Job.start(request, self._link.transport, lambda ref: self._fetcher.take(key, ref))
 
     def explain(
         self,
@@ -182,11 +168,11 @@ class Farm:
         """The same for a capture, as ``compile`` takes it."""
         from compile_farm.difference import Side
 
-        target = choose_target(host_target(device_type), self._capabilities().targets)
+        target = choose_target(host_target(device_type), self._link.capabilities().targets)
         here = Side.of_capture(capture, target, _options(effort, numerics))
-        found = self._connection().lookup([here.key])
+        found = self._link.transport.lookup([here.key])
         if not found.hits and not found.quarantined and found.unavailable_tiers:
-            raise self._outage(here.key, found.unavailable_tiers)
+            raise self._fetcher.outage(here.key, found.unavailable_tiers)
         return replace(
             self._compared(here, against, look=not found.hits and not found.quarantined),
             hit=bool(found.hits),
@@ -212,7 +198,7 @@ class Farm:
             return explanation(here, Side.of_manifest(self.artifact(against).manifest))
         if not look:
             return Explanation(here, None)
-        answer = self._connection().nearest(
+        answer = self._link.transport.nearest(
             compiler_pb2.NearestRequest(
                 components=here.components,
                 target=here.target,
@@ -232,25 +218,7 @@ class Farm:
 
         Raises ArtifactNotFoundError, FarmUnavailableError, UntrustedArtifactError.
         """
-        if not is_hex_digest(key):
-            raise CompileFarmError(
-                f"{key[:80]!r} is no key", remedy="a key has 64 hexadecimal digits, in lower case"
-            )
-        if (artifact := self._local(key)) is not None:
-            return artifact
-        found = self._connection().lookup([key])
-        for ref in found.hits:
-            if ref.key == key:
-                return self._take(key, ref)
-        self._note_quarantine(found)
-        for one in found.quarantined:
-            raise _in_quarantine(one.key, one.digest, one.reason)
-        if found.unavailable_tiers:
-            raise self._outage(key, found.unavailable_tiers)
-        raise ArtifactNotFoundError(
-            f"the farm at {self.url} has no artifact under {key}",
-            remedy="compile it: farm.submit(model, args)",
-        )
+        return self._fetcher.artifact(key)
 
     def bind(self, key: str, model: torch.nn.Module, verify_on_load: int = 0) -> Callable[..., Any]:
         """``artifact(key).bind(model)``; sooner, as the GPU's libraries start meanwhile.
@@ -262,21 +230,21 @@ class Farm:
 
     def lookup(self, keys: Sequence[str]) -> dict[str, artifact_pb2.ArtifactRef]:
         """Those of ``keys`` that the farm has, with where each lies."""
-        return {ref.key: ref for ref in self._connection().lookup(keys).hits}
+        return {ref.key: ref for ref in self._link.transport.lookup(keys).hits}
 
     def capabilities(self) -> compiler_pb2.GetCapabilitiesResponse:
         """The farm's version, targets and public keys."""
-        return self._connection().capabilities()
+        return self._link.transport.capabilities()
 
     def status(self) -> compiler_pb2.GetStatusResponse:
         """Its jobs, workers and store as they are now."""
-        return self._connection().status()
+        return self._link.transport.status()
 
     def artifacts(self, limit: int | None = None) -> Iterator[compiler_pb2.ArtifactSummary]:
         """What the farm's index holds, newest first, at most ``limit``."""
         token, left = "", limit
         while left is None or left > 0:
-            page = self._connection().list(min(left or 100, 100), token)
+            page = self._link.transport.list(min(left or 100, 100), token)
             yield from page.artifacts[:left]
             if left is not None:
                 left -= len(page.artifacts)
@@ -291,157 +259,29 @@ class Farm:
         submits the model, or asks the farm for the key. Raises ArtifactNotFoundError if the key has
         another artifact by now, FarmUnavailableError.
         """
-        self._cache.quarantine(digest, reason)
-        self._connection().quarantine(key, digest, reason)
+        self._fetcher.quarantine(key, digest, reason)
 
-    def release(self, key: str) -> None:
+    def lift_quarantine(self, key: str) -> None:
         """Ends a quarantine; the key is built anew when it is next asked for.
 
         Raises ArtifactNotFoundError if it is in none, FarmUnavailableError.
         """
-        self._connection().release(key)
+        self._link.transport.lift_quarantine(key)
+
+    def note_refusal(self, error: CaptureError) -> None:
+        """Has the farm count, by its kind alone, what could not be captured; waits for nothing."""
+        self._refusals.add(error.reason)
 
     @property
     def cache(self) -> LocalCache:
         """The local cache."""
         return self._cache
 
-    def _address(self) -> Address:
-        if self._known is None:
-            from compile_farm.transport import Address
-
-            self._known = Address(self.url)
-        return self._known
-
-    def _connection(self) -> Transport:
-        # grpc costs a tenth of a second to import: not for what the local cache has.
-        from compile_farm.transport import Transport
-
-        address = self._address()
-        with self._lock:
-            if self._closed:
-                raise CompileFarmError("this Farm was closed", remedy="make another one")
-            if self._transport is None:
-                self._transport = Transport(address, self._timeout)
-            return self._transport
-
-    def _capabilities(self) -> compiler_pb2.GetCapabilitiesResponse:
-        capabilities = self.capabilities()
-        if self._explicit is None:
-            self._accept(capabilities.public_keys)
-        return capabilities
-
-    def _trust(self) -> TrustStore:
-        """The keys that may sign; asks a farm on loopback at first use."""
-        if self._explicit is not None:
-            return self._explicit
-        if self._shown is None:
-            self._accept(self.capabilities().public_keys)
-        assert self._shown is not None
-        return self._shown
-
-    def _accept(self, keys: Iterable[bytes]) -> None:
-        address = self._address()
-        if not address.is_loopback:
-            raise UntrustedArtifactError(
-                f"no key is trusted for the farm at {self.url}, and it is not on this host",
-                remedy=f"set {KEYS_VARIABLE} or trusted_keys to its public key, which "
-                "`compile-farm serve` prints when it starts",
-            )
-        self._shown = self._first_use.accept(str(address), keys)
-
-    def _outage(self, key: str, tiers: Iterable[str]) -> FarmUnavailableError:
-        return FarmUnavailableError(
-            f"no artifact was found under {key[:16]}..., and the store's "
-            f"{', '.join(tiers)} did not answer the farm at {self.url}",
-            remedy="try again when it does",
-            retryable=True,
-        )
-
-    def _local_trust(self) -> TrustStore:
-        """The same without asking anyone."""
-        known = self._shown if self._explicit is None else self._explicit
-        if known is not None:
-            return known
-        address = self._address()
-        return self._first_use.recall(str(address)) if address.is_loopback else TrustStore()
-
-    def _local(self, key: str) -> Artifact | None:
-        digest = self._cache.recall(key)
-        if digest is None or self._cache.quarantined(digest) is not None:
-            return None
-        cached = self._cache.get(digest)
-        if cached is None:
-            return None
-        trust = self._local_trust()
-        try:
-            _check_identity(cached, key, trust)
-        except (UntrustedArtifactError, CorruptArtifactError):
-            # Perhaps another process trusts who signed it; the farm may have one that we trust.
-            return None
-        return Artifact(cached, trust, self.quarantine)
-
-    def _note_quarantine(self, found: compiler_pb2.LookupResponse) -> None:
-        for one in found.quarantined:
-            self._cache.quarantine(one.digest, one.reason)
-
-    def _take(self, key: str, ref: artifact_pb2.ArtifactRef) -> Artifact:
-        """Fetches, verifies and caches what the farm says lies under ``key``."""
-        trust = self._trust()
-        if (reason := self._cache.quarantined(ref.digest)) is not None:
-            raise _in_quarantine(key, ref.digest, reason)
-        cached = self._cache.get(ref.digest)
-        if cached is None:
-            data = ref.inline
-            if not data or digest_of(data) != ref.digest:
-                data = self._connection().read(ref)
-            unpacked = unpack(data, trust.verify)
-            preheat_for_artifact(unpacked.manifest)
-            _check_key(unpacked.manifest, key)
-            cached = self._cache.put(unpacked)
-        _check_identity(cached, key, trust)
-        self._cache.remember(key, cached.digest)
-        return Artifact(cached, trust, self.quarantine)
-
 
 def device_type_of(capture: graph_pb2.Capture) -> str:
     """ "cuda" if any tensor of the capture is there, else "cpu"."""
     kinds = {entry.tensor.device_type for entry in capture.signature.inputs}
     return "cuda" if "cuda" in kinds else "cpu"
-
-
-def _trust_store(keys: str | Iterable[str | bytes] | None) -> TrustStore | None:
-    """None where nobody said whom to trust; an empty list trusts no one."""
-    if keys is None:
-        return TrustStore.from_environment() or None
-    if isinstance(keys, str):
-        return TrustStore.parse(keys)
-    found: list[bytes] = []
-    for key in keys:
-        found.extend([key] if isinstance(key, bytes) else TrustStore.parse([key]).keys)
-    return TrustStore(found)
-
-
-def _in_quarantine(key: str, digest: str, reason: str) -> QuarantinedError:
-    return QuarantinedError(
-        f"the artifact {digest[:16]} of {key[:16]}... is in quarantine: {reason}",
-        remedy="run the model eager; once the cause is mended, `compile-farm quarantine --release "
-        f"{key}` has it built anew",
-    )
-
-
-def _check_identity(cached: CachedArtifact, key: str, trust: TrustStore) -> None:
-    trust.verify(cached.manifest_bytes, cached.signature)
-    _check_key(cached.manifest, key)
-
-
-def _check_key(manifest: artifact_pb2.Manifest, key: str) -> None:
-    """A well signed artifact of another graph would run, and answer another question."""
-    if manifest.key != key:
-        raise CorruptArtifactError(
-            f"under {key[:16]}... lies the artifact of another key, {manifest.key[:16]}...",
-            remedy="remove it from the farm's store, and compile again",
-        )
 
 
 def _key(capture: graph_pb2.Capture, target: target_pb2.Target, options: target_pb2.Options) -> str:
