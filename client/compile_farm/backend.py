@@ -110,13 +110,17 @@ class CompiledGraph:
 
     ``state`` is "compiling", "ready" (the artifact runs), "refused" (it can't be captured or
     compiled), "unavailable" (the farm or the artifact can't be had) or "quarantined" (it differed
-    from eager, here or on another host); ``reason`` says why.
+    from eager, here or on another host); ``reason`` says why. ``kind`` is that in one word: of a
+    graph that can't be captured "gradients", "operator", "tensor", "memory", "state", "value",
+    "size", "trace" or "other"; of one that the farm could not compile its reason, such as
+    "unsupported", "compiler_error" or "timeout"; empty otherwise.
     """
 
     nodes: int
     state: str = "compiling"
     key: str = ""
     reason: str = ""
+    kind: str = ""
     hit: bool = False
     # Calls whose inputs did not fit the artifact and ran eager.
     fallbacks: int = 0
@@ -136,6 +140,8 @@ class CompiledGraph:
         ):
             self.end("quarantined", str(error))
             return
+        if isinstance(error, CaptureError | CompileFailedError):
+            self.kind = error.reason
         for_good = isinstance(error, CaptureError | CompileFailedError) and not error.retryable
         self.end("refused" if for_good else "unavailable", str(error))
 
@@ -197,8 +203,12 @@ class _Backend:
         from compile_farm.farm import device_type_of
 
         self._eager = module.forward
-        captured = AotCapture(module, example_inputs)
         farm = _farm(self._settings)
+        try:
+            captured = AotCapture(module, example_inputs)
+        except CaptureError as error:
+            farm.note_refusal(error)
+            raise
         asked = (
             captured.capture,
             device_type_of(captured.capture),

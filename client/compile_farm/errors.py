@@ -19,6 +19,8 @@ Each says what failed, where, and in ``remedy`` what to do about it.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from compile_farm.v1 import compiler_pb2
 
 
@@ -35,8 +37,18 @@ class CompileFarmError(Exception):
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
 
+# Why a model can't be captured; compiler.proto (Refusal) says what each means.
+CaptureReason = Literal[
+    "gradients", "operator", "tensor", "memory", "state", "value", "size", "trace", "other"
+]
+
+
 class CaptureError(CompileFarmError):
-    """The model holds something that can't be captured; nothing was sent."""
+    """The model holds what can't be captured, of the kind ``reason``; nothing was sent."""
+
+    def __init__(self, message: str, *, remedy: str = "", reason: CaptureReason = "other") -> None:
+        super().__init__(message, remedy=remedy)
+        self.reason = reason
 
 
 class InvalidGraphError(CompileFarmError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -26,6 +26,8 @@ from compile_farm.v1 import artifact_pb2, compiler_pb2, compiler_pb2_grpc
 # gRPC's own limit is 4 MiB; a capture of thousands of nodes or an inline artifact is more.
 MAX_MESSAGE_BYTES = 65 * 2**20
 # How often a broken transfer goes on where it stopped without having moved in between.
+# Of what nobody waits for.
+_REPORT_SECONDS = 2.0
 _READ_ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 0.1
 
@@ -134,9 +136,16 @@ class Transport:
         request = compiler_pb2.QuarantineRequest(key=key, digest=digest, reason=reason)
         self._ask(self._artifacts.Quarantine, request)
 
-    def release(self, key: str) -> None:
+    def lift_quarantine(self, key: str) -> None:
         """Ends a quarantine."""
-        self._ask(self._artifacts.Release, compiler_pb2.ReleaseRequest(key=key))
+        self._ask(self._artifacts.LiftQuarantine, compiler_pb2.LiftQuarantineRequest(key=key))
+
+    def report_refusals(self, refusals: Mapping[compiler_pb2.Refusal, int]) -> None:
+        """Counts what could not be captured."""
+        request = compiler_pb2.ReportRefusalsRequest()
+        for refusal, count in refusals.items():
+            request.refusals.add(refusal=refusal, count=count)
+        self._ask(self._compiler.ReportRefusals, request, _REPORT_SECONDS)
 
     def cancel(self, job_id: str) -> bool:
         """Whether the job was stopped; False if others wait for it or it had ended."""
@@ -200,9 +209,11 @@ class Transport:
         except ValueError as error:  # what grpc says of a channel that was closed
             raise CompileFarmError(f"the connection to {self._address} was closed") from error
 
-    def _ask(self, call: Callable[..., Message], request: Any) -> Message:
+    def _ask(
+        self, call: Callable[..., Message], request: Any, timeout: float | None = None
+    ) -> Message:
         try:
-            return call(request, timeout=self._timeout)
+            return call(request, timeout=timeout or self._timeout)
         except grpc.RpcError as error:
             raise self._words(error) from error
 

@@ -82,11 +82,11 @@ class ArtifactsInstance:
             raise NotFoundError(f"the artifact of {key} is not {digest}, or there is none")
         log.warning("artifact %s of %s is in quarantine: %s", digest[:16], key[:16], words)
 
-    async def release(self, key: str) -> None:
+    async def lift_quarantine(self, key: str) -> None:
         """The key may be built anew."""
         _check_hex("key", key)
         try:
-            found = await self._store.release(key)
+            found = await self._store.lift_quarantine(key)
         except StoreError as error:
             raise OutageError(str(error)) from error
         if not found:

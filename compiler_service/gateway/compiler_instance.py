@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -29,6 +30,8 @@ from compiler_service.storage.outcome import Hit, Miss
 MAX_LOOKUP_KEYS = 10_000
 # zstd's own default settings use windows of up to 8 MiB.
 _MIN_WINDOW_BYTES = 8 * 2**20
+_MAX_REFUSALS = 100
+_MAX_REFUSED = 1_000_000
 
 
 class CompilerInstance:
@@ -53,6 +56,7 @@ class CompilerInstance:
         self._inline_bytes = inline_bytes
         self._started = time.monotonic()
         self._hits = 0
+        self._refusals: Counter[int] = Counter()
 
     def capabilities(self) -> compiler_pb2.GetCapabilitiesResponse:
         """What this farm is and serves."""
@@ -128,6 +132,20 @@ class CompilerInstance:
                 raise InvalidRequestError(f"the request has no {field}")
         return await self._nearest.find(request)
 
+    def count_refusals(self, refusals: Sequence[compiler_pb2.RefusalCount]) -> None:
+        """Adds what a client could not capture."""
+        if len(refusals) > _MAX_REFUSALS:
+            raise InvalidRequestError(f"{len(refusals)} kinds of refusals in one report")
+        known = compiler_pb2.Refusal.values()
+        for one in refusals:
+            if one.refusal not in known or not 0 < one.count <= _MAX_REFUSED:
+                raise InvalidRequestError(
+                    f"{one.count} refusals of the kind {one.refusal}: 1 to {_MAX_REFUSED} of a "
+                    "kind that this farm knows"
+                )
+        for one in refusals:
+            self._refusals[one.refusal] += one.count
+
     def status(self) -> compiler_pb2.GetStatusResponse:
         """Jobs, workers and tiers as they are now."""
         return compiler_pb2.GetStatusResponse(
@@ -139,6 +157,10 @@ class CompilerInstance:
             compiled=self._dispatcher.compiled,
             hits=self._hits,
             failures=self._dispatcher.failures(),
+            refusals=[
+                compiler_pb2.RefusalCount(refusal=kind, count=count)  # type: ignore[arg-type]
+                for kind, count in sorted(self._refusals.items())
+            ],
         )
 
     def _open(self, request: compiler_pb2.CompileRequest) -> bytes:
@@ -216,5 +238,5 @@ def quarantined(entry: IndexEntry) -> compiler_pb2.Failure:
         message=f"the artifact {entry.digest[:16]} of this key is in quarantine: "
         f"{entry.quarantined}",
         remedy="the model runs eager; once the cause is mended, `compile-farm quarantine "
-        f"--release {entry.key}` has it built anew",
+        f"--lift {entry.key}` has it built anew",
     )

@@ -92,6 +92,14 @@ class CompilerService(compiler_pb2_grpc.CompilerServicer):
         return await self._instance.nearest(request)
 
     @_unary
+    async def ReportRefusals(
+        self, request: compiler_pb2.ReportRefusalsRequest
+    ) -> compiler_pb2.ReportRefusalsResponse:
+        """What clients could not capture."""
+        self._instance.count_refusals(request.refusals)
+        return compiler_pb2.ReportRefusalsResponse()
+
+    @_unary
     async def GetStatus(
         self, request: compiler_pb2.GetStatusRequest
     ) -> compiler_pb2.GetStatusResponse:
@@ -126,7 +134,9 @@ class ArtifactsService(compiler_pb2_grpc.ArtifactsServicer):
         return compiler_pb2.QuarantineResponse()
 
     @_unary
-    async def Release(self, request: compiler_pb2.ReleaseRequest) -> compiler_pb2.ReleaseResponse:
+    async def LiftQuarantine(
+        self, request: compiler_pb2.LiftQuarantineRequest
+    ) -> compiler_pb2.LiftQuarantineResponse:
         """The key may be built anew."""
-        await self._instance.release(request.key)
-        return compiler_pb2.ReleaseResponse()
+        await self._instance.lift_quarantine(request.key)
+        return compiler_pb2.LiftQuarantineResponse()

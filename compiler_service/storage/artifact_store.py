@@ -119,7 +119,7 @@ class ArtifactStore:
             _require_one(outcomes, f"the quarantine of {key}")
         return True
 
-    async def release(self, key: str) -> bool:
+    async def lift_quarantine(self, key: str) -> bool:
         """Ends a quarantine: the key has no artifact then. False if it is in none.
 
         Raises NoTierError, InvalidNameError.

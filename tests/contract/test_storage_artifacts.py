@@ -219,11 +219,11 @@ async def test_only_the_keys_own_artifact_can_be_quarantined(farm: Composition) 
 
 
 @everywhere
-async def test_a_released_key_has_no_artifact(farm: Composition) -> None:
+async def test_a_lifted_key_has_no_artifact(farm: Composition) -> None:
     await farm.store.publish(KEY, DATA)
-    assert not await farm.store.release(KEY)
+    assert not await farm.store.lift_quarantine(KEY)
     await farm.store.quarantine(KEY, DIGEST, "wrong")
-    assert await farm.store.release(KEY)
+    assert await farm.store.lift_quarantine(KEY)
     assert await farm.store.lookup([KEY]) == LookupResult({}, ())
     for tier in farm.tiers:
         assert tier.peek(name.index(KEY)) is None

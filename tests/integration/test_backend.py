@@ -14,6 +14,7 @@ from torch import nn
 import compile_farm
 from compile_farm.backend import BackendOptions, CompiledGraph
 from compile_farm.errors import CompileFarmError
+from compile_farm.v1 import compiler_pb2
 from tests.farms import RunningFarm
 
 
@@ -146,7 +147,23 @@ def test_training_runs_eager_with_its_reason() -> None:
         torch.compile(model, backend="compile_farm")(x).sum().backward()
     assert model.layer.weight.grad is not None
     assert _last().state == "refused"
+    assert _last().kind == "gradients"
     assert "gradients" in _last().reason
+
+
+def test_the_farm_counts_what_could_not_be_captured(farm_server: RunningFarm) -> None:
+    def counted() -> int:
+        with compile_farm.Farm(farm_server.address) as farm:
+            refusals = farm.status().refusals
+        return sum(one.count for one in refusals if one.refusal == compiler_pb2.REFUSAL_GRADIENTS)
+
+    before = counted()
+    with torch.enable_grad():
+        torch.compile(Block(1.2), backend="compile_farm")(torch.randn(2, 8))
+    deadline = time.monotonic() + 30
+    while counted() == before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert counted() == before + 1
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,38 @@ async def test_lookup_refuses_what_are_no_keys(tmp_path: Path, keys: list[str]) 
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_refusals_are_counted_by_kind(tmp_path: Path) -> None:
+    async with running_gateway([ScriptedWorker()], tmp_path) as gateway:
+        report = compiler_pb2.ReportRefusalsRequest()
+        report.refusals.add(refusal=compiler_pb2.REFUSAL_TRACE, count=2)
+        report.refusals.add(refusal=compiler_pb2.REFUSAL_MEMORY, count=1)
+        for _ in range(2):
+            await gateway.compiler.ReportRefusals(report)
+        status = await gateway.compiler.GetStatus(compiler_pb2.GetStatusRequest())
+        assert [(one.refusal, one.count) for one in status.refusals] == [
+            (compiler_pb2.REFUSAL_MEMORY, 2),
+            (compiler_pb2.REFUSAL_TRACE, 4),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "count", "repeats"), [(0, 0, 1), (0, 10**9, 1), (77, 1, 1), (1, 1, 101)]
+)
+async def test_a_report_out_of_bounds_counts_nothing(
+    tmp_path: Path, refusal: int, count: int, repeats: int
+) -> None:
+    async with running_gateway([ScriptedWorker()], tmp_path) as gateway:
+        report = compiler_pb2.ReportRefusalsRequest()
+        report.refusals.add(refusal=compiler_pb2.REFUSAL_SIZE, count=1)
+        for _ in range(repeats):
+            report.refusals.add(refusal=refusal, count=count)  # type: ignore[arg-type]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.compiler.ReportRefusals(report)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        status = await gateway.compiler.GetStatus(compiler_pb2.GetStatusRequest())
+        assert not status.refusals
+
+
 async def test_reading_what_is_not_there(tmp_path: Path) -> None:
     async with running_gateway([ScriptedWorker()], tmp_path) as gateway:
         for digest, code in (

@@ -78,7 +78,7 @@ def test_a_wrong_one_ends_on_every_host(client: ClientMaker, farm_server: Runnin
         (listed,) = [one for one in farm.artifacts() if one.key == key]
         assert "differs from eager" in listed.quarantined
     with client("fresh") as farm:
-        with pytest.raises(QuarantinedError, match="--release"):
+        with pytest.raises(QuarantinedError, match="--lift"):
             farm.artifact(key)
         with pytest.raises(CompileFailedError) as caught:
             farm.submit(built_for, (X,)).result(280)
@@ -91,8 +91,8 @@ def test_a_wrong_one_ends_on_every_host(client: ClientMaker, farm_server: Runnin
             farm.artifact(key)
     # The operator's way back.
     arguments = ["quarantine", key, "--url", farm_server.address]
-    assert main([*arguments, "--release"]) == 0
-    assert main([*arguments, "--release"]) == 1
+    assert main([*arguments, "--lift"]) == 0
+    assert main([*arguments, "--lift"]) == 1
     with client("fresh") as farm:
         with pytest.raises(ArtifactNotFoundError):
             farm.artifact(key)
@@ -122,4 +122,4 @@ def test_by_torch_compile(
     graph = compile_farm.compiled_graphs()[-1]
     assert graph.state == "quarantined"
     assert "a test" in graph.reason
-    assert main(["quarantine", graph.key, "--url", farm_server.address, "--release"]) == 0
+    assert main(["quarantine", graph.key, "--url", farm_server.address, "--lift"]) == 0

@@ -71,12 +71,17 @@ class AotCapture:
                 raise error.__cause__ from error
             text = str(error).strip() or "no message"
             raise CaptureError(
-                f"AOTAutograd could not trace the graph: {type(error).__name__}: {text[:2000]}"
+                f"AOTAutograd could not trace the graph: {type(error).__name__}: {text[:2000]}",
+                reason="trace",
             ) from error
         finally:
             self._examples = []
         if not self._traced:
-            raise CaptureError("AOTAutograd gave no inference graph", remedy="use torch.no_grad()")
+            raise CaptureError(
+                "AOTAutograd gave no inference graph",
+                remedy="use torch.no_grad()",
+                reason="gradients",
+            )
 
     def _compiler(self, aten: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         self._traced = True
@@ -89,6 +94,7 @@ class AotCapture:
             raise CaptureError(
                 "two inputs of the graph share memory, and one of them is written to",
                 remedy="pass a clone()",
+                reason="memory",
             )
         entries = []
         for index, node in enumerate(placeholders):
@@ -149,7 +155,9 @@ def _entry(
     elif isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
         entry.scalar.CopyFrom(symbols.encode(value))
     else:
-        raise CaptureError(f"a graph input of type {type(value).__name__} can't be sent")
+        raise CaptureError(
+            f"a graph input of type {type(value).__name__} can't be sent", reason="value"
+        )
     return entry
 
 
@@ -181,6 +189,7 @@ def _check_inference(examples: Sequence[Any]) -> None:
         raise CaptureError(
             "the graph needs gradients, and the farm compiles inference only",
             remedy="call the model under torch.no_grad() or torch.inference_mode()",
+            reason="gradients",
         )
 
 
@@ -201,5 +210,6 @@ def _check_writes(module: fx.GraphModule, examples: Sequence[Any]) -> None:
         raise
     except Exception as error:
         raise CaptureError(
-            f"the graph's writes could not be checked: {type(error).__name__}: {error}"
+            f"the graph's writes could not be checked: {type(error).__name__}: {error}",
+            reason="memory",
         ) from error

@@ -38,18 +38,20 @@ def dtype_name(dtype: torch.dtype) -> str:
     """The wire's name; raises CaptureError for a dtype that the schema doesn't have."""
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPE_BYTES:
-        raise CaptureError(f"the dtype {name} is not supported")
+        raise CaptureError(f"the dtype {name} is not supported", reason="tensor")
     return name
 
 
 def tensor_spec(tensor: torch.Tensor, symbols: SymbolTable) -> graph_pb2.TensorSpec:
     """dtype, device type, sizes and strides of a fake or real tensor."""
     if tensor.layout != torch.strided:
-        raise CaptureError(f"a tensor of layout {tensor.layout} is not supported")
+        raise CaptureError(f"a tensor of layout {tensor.layout} is not supported", reason="tensor")
     if tensor.is_quantized:
-        raise CaptureError("a quantized tensor (torch.quantize_per_tensor) is not supported")
+        raise CaptureError(
+            "a quantized tensor (torch.quantize_per_tensor) is not supported", reason="tensor"
+        )
     if tensor.device.type not in ("cpu", "cuda"):
-        raise CaptureError(f"a tensor on device {tensor.device} is not supported")
+        raise CaptureError(f"a tensor on device {tensor.device} is not supported", reason="tensor")
     return graph_pb2.TensorSpec(
         dtype=dtype_name(tensor.dtype),
         device_type=tensor.device.type,
@@ -97,7 +99,9 @@ class _Encoder:
             elif node.op == "output":
                 self._output(node)
             elif node.op not in ("placeholder", "get_attr"):
-                raise CaptureError(f"a graph node of kind {node.op} ({node.name}) is not supported")
+                raise CaptureError(
+                    f"a graph node of kind {node.op} ({node.name}) is not supported", reason="trace"
+                )
         return self._result
 
     def _lift_constants(self, nodes: list[fx.Node]) -> None:
@@ -118,6 +122,7 @@ class _Encoder:
                     raise CaptureError(
                         f"a branch or loop body makes the constant tensor {name}",
                         remedy="make it outside and pass it in",
+                        reason="operator",
                     )
                 if name not in lifted:
                     lifted[name] = len(self._values)
@@ -125,7 +130,8 @@ class _Encoder:
                 self._values[node] = lifted[name]
             else:
                 raise CaptureError(
-                    f"the graph holds {name}, a {type(held).__name__}, which can't be sent"
+                    f"the graph holds {name}, a {type(held).__name__}, which can't be sent",
+                    reason="operator",
                 )
 
     def _call(self, node: fx.Node, inputs: dict[fx.Node, int]) -> graph_pb2.Node:
@@ -138,7 +144,9 @@ class _Encoder:
             for name, value in node.kwargs.items():
                 message.kwargs.add(name=name).value.CopyFrom(self._argument(value))
         except CaptureError as error:
-            raise CaptureError(f"{message.op}: {error.message}", remedy=error.remedy) from None
+            raise CaptureError(
+                f"{message.op}: {error.message}", remedy=error.remedy, reason=error.reason
+            ) from None
         if self._outermost and isinstance(target, OpOverload):
             for written in written_arguments(target, node.args, node.kwargs):
                 base = _base(written) if isinstance(written, fx.Node) else None
@@ -164,14 +172,16 @@ class _Encoder:
             elif value.op == "get_attr":
                 argument.subgraph = self._subgraphs[str(value.target)]
             else:
-                raise CaptureError(f"the graph uses {value.name}, a fixed argument, as a value")
+                raise CaptureError(
+                    f"the graph uses {value.name}, a fixed argument, as a value", reason="value"
+                )
         elif value is None:
             argument.none.SetInParent()
         elif isinstance(value, bool):
             argument.boolean = value
         elif isinstance(value, int):
             if abs(value) >= 2 * MAX_INTEGER and value != -(2**63):
-                raise CaptureError(f"the number {value} is out of range")
+                raise CaptureError(f"the number {value} is out of range", reason="value")
             argument.integer = value
         elif isinstance(value, float):
             argument.real = value
@@ -185,12 +195,12 @@ class _Encoder:
             argument.device_type = value.type
         elif isinstance(value, torch.layout):
             if value != torch.strided:
-                raise CaptureError(f"the layout {value} is not supported")
+                raise CaptureError(f"the layout {value} is not supported", reason="tensor")
             argument.layout = "strided"
         elif isinstance(value, torch.memory_format):
             name = str(value).removeprefix("torch.")
             if name not in MEMORY_FORMATS:
-                raise CaptureError(f"the memory format {name} is not supported")
+                raise CaptureError(f"the memory format {name} is not supported", reason="tensor")
             argument.memory_format = name
         elif isinstance(value, list | tuple):
             items = [self._argument(item) for item in value]
@@ -200,14 +210,16 @@ class _Encoder:
             argument.dictionary.SetInParent()
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise CaptureError("a dictionary with keys that are no strings")
+                    raise CaptureError("a dictionary with keys that are no strings", reason="value")
                 argument.dictionary.items.add(name=key).value.CopyFrom(self._argument(item))
         elif isinstance(value, OpOverload | HigherOrderOperator):
             argument.operator = operator_name(value)
         elif isinstance(value, torch.SymInt):
             argument.expression.CopyFrom(self._symbols.encode(value))
         else:
-            raise CaptureError(f"an argument of type {type(value).__name__} can't be sent")
+            raise CaptureError(
+                f"an argument of type {type(value).__name__} can't be sent", reason="value"
+            )
         return argument
 
 

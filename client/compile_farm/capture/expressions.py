@@ -34,7 +34,9 @@ class SymbolTable:
         if isinstance(size, int):
             return graph_pb2.Expr(constant=size)
         if not isinstance(size, torch.SymInt):
-            raise CaptureError(f"a size of type {type(size).__name__} is not supported")
+            raise CaptureError(
+                f"a size of type {type(size).__name__} is not supported", reason="size"
+            )
         return self._expression(size.node.expr, size.node.shape_env)
 
     def _expression(self, expr: sympy.Expr, env: Any) -> graph_pb2.Expr:
@@ -59,6 +61,7 @@ class SymbolTable:
         raise CaptureError(
             f"the symbolic size {expr} has a form that can't be sent",
             remedy="make that dimension static",
+            reason="size",
         )
 
     def _operation(self, operator: int, operands: Any, env: Any) -> graph_pb2.Expr:

@@ -53,6 +53,7 @@ class _WriteWatch(TorchDispatchMode):
                         f"{func} writes through a view whose elements overlap "
                         f"(sizes {tuple(tensor.shape)}, strides {tensor.stride()})",
                         remedy="write to a clone() of the view",
+                        reason="memory",
                     )
                 self.written.append(tensor)
         return func(*args, **kwargs)

@@ -38,6 +38,7 @@ def libraries_of(graph: graph_pb2.Graph) -> list[graph_pb2.Library]:
                 remedy="put it into a package with a version, install that here and on the worker "
                 "and list it there (`serve --library MODULE`); or run that part outside the "
                 "compiled region",
+                reason="operator",
             )
         known = found.setdefault(
             namespace, graph_pb2.Library(namespace=namespace, module=module, version=version)
@@ -46,6 +47,7 @@ def libraries_of(graph: graph_pb2.Graph) -> list[graph_pb2.Library]:
             raise CaptureError(
                 f"the operators {namespace}::* come from two modules, {known.module} and {module}",
                 remedy="register them in one, or run one of them outside the compiled region",
+                reason="operator",
             )
     return list(found.values())
 

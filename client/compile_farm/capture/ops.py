@@ -91,7 +91,9 @@ def operator_name(target: object) -> str:
     if isinstance(target, OpOverload):
         name = f"{target.namespace}::{target._opname}.{target._overloadname}"
         if not _OVERLOAD.fullmatch(name):
-            raise CaptureError(f"the operator {name} has a name that can't be sent")
+            raise CaptureError(
+                f"the operator {name} has a name that can't be sent", reason="operator"
+            )
         return name
     if isinstance(target, HigherOrderOperator):
         name = target.name()
@@ -99,13 +101,16 @@ def operator_name(target: object) -> str:
             raise CaptureError(
                 f"the higher-order operator {name} is not supported",
                 remedy="keep it outside the compiled region",
+                reason="operator",
             )
         return f"higher_order::{name}"
     try:
         return f"python::{_PYTHON_NAMES[target]}"  # type: ignore[index]
     except (KeyError, TypeError):
         name = f"{getattr(target, '__module__', '?')}.{getattr(target, '__name__', target)}"
-        raise CaptureError(f"the function {name} in the graph is not supported") from None
+        raise CaptureError(
+            f"the function {name} in the graph is not supported", reason="operator"
+        ) from None
 
 
 def resolve_operator(

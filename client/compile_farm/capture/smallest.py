@@ -56,6 +56,7 @@ def check_smallest(
                     f"result {number} is another view of the inputs where a size is {small} than "
                     "where it is larger",
                     remedy="give the dimension a minimum of 2, or return a clone()",
+                    reason="memory",
                 )
 
 

@@ -31,7 +31,9 @@ def literal(value: Any) -> graph_pb2.Literal:
     elif isinstance(value, str):
         message.text = value
     else:
-        raise CaptureError(f"a fixed value of type {type(value).__name__} can't be recorded")
+        raise CaptureError(
+            f"a fixed value of type {type(value).__name__} can't be recorded", reason="value"
+        )
     return message
 
 
@@ -71,6 +73,7 @@ def _container(kind: Any, context: Any) -> graph_pb2.Container:
         raise CaptureError(
             f"a container of type {kind.__module__}.{kind.__qualname__} can't be recorded",
             remedy="return a tuple, list, dict, named tuple or dataclass of tensors",
+            reason="value",
         )
     return message
 
@@ -80,6 +83,7 @@ def _class_name(kind: type) -> str:
         raise CaptureError(
             f"the class {kind.__qualname__} is defined inside a function",
             remedy="define it at the top of its module, where another process can find it",
+            reason="value",
         )
     return f"{kind.__module__}:{kind.__qualname__}"
 

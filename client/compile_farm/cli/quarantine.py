@@ -24,15 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reason", default="by an operator's hand", metavar="TEXT", help="what is wrong with it"
     )
     either.add_argument(
-        "--release", action="store_true", help="end it: the key is built anew when it is asked for"
+        "--lift", action="store_true", help="end it: the key is built anew when it is asked for"
     )
 
 
 def run(given: argparse.Namespace) -> int:
     """Says what was done."""
     with open_farm(given) as farm:
-        if given.release:
-            farm.release(given.key)
+        if given.lift:
+            farm.lift_quarantine(given.key)
             print(f"{given.key} is built anew when it is next asked for")
             return 0
         found = farm.lookup([given.key])

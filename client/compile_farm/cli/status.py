@@ -34,6 +34,9 @@ def run(given: argparse.Namespace) -> int:
     for failure in status.failures:
         reason = compiler_pb2.Reason.Name(failure.reason).removeprefix("REASON_").lower()
         print(f"{failure.count} failed: {reason}")
+    for refusal in status.refusals:
+        kind = compiler_pb2.Refusal.Name(refusal.refusal).removeprefix("REFUSAL_").lower()
+        print(f"{refusal.count} refused at capture: {kind.replace('unspecified', 'other')}")
     print()
     print_table([_worker(one) for one in status.workers], ("WORKER", "STATE", "TARGET", "PROBLEM"))
     print()

@@ -23,6 +23,18 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_INVALID: _ClassVar[Reason]
     REASON_INTERNAL: _ClassVar[Reason]
     REASON_QUARANTINED: _ClassVar[Reason]
+
+class Refusal(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REFUSAL_UNSPECIFIED: _ClassVar[Refusal]
+    REFUSAL_GRADIENTS: _ClassVar[Refusal]
+    REFUSAL_OPERATOR: _ClassVar[Refusal]
+    REFUSAL_TENSOR: _ClassVar[Refusal]
+    REFUSAL_MEMORY: _ClassVar[Refusal]
+    REFUSAL_STATE: _ClassVar[Refusal]
+    REFUSAL_VALUE: _ClassVar[Refusal]
+    REFUSAL_SIZE: _ClassVar[Refusal]
+    REFUSAL_TRACE: _ClassVar[Refusal]
 REASON_UNSPECIFIED: Reason
 REASON_UNSUPPORTED: Reason
 REASON_COMPILER_ERROR: Reason
@@ -35,6 +47,15 @@ REASON_NO_WORKER: Reason
 REASON_INVALID: Reason
 REASON_INTERNAL: Reason
 REASON_QUARANTINED: Reason
+REFUSAL_UNSPECIFIED: Refusal
+REFUSAL_GRADIENTS: Refusal
+REFUSAL_OPERATOR: Refusal
+REFUSAL_TENSOR: Refusal
+REFUSAL_MEMORY: Refusal
+REFUSAL_STATE: Refusal
+REFUSAL_VALUE: Refusal
+REFUSAL_SIZE: Refusal
+REFUSAL_TRACE: Refusal
 
 class GetCapabilitiesRequest(_message.Message):
     __slots__ = ()
@@ -248,8 +269,26 @@ class ReasonCount(_message.Message):
     count: int
     def __init__(self, reason: _Optional[_Union[Reason, str]] = ..., count: _Optional[int] = ...) -> None: ...
 
+class RefusalCount(_message.Message):
+    __slots__ = ("refusal", "count")
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    refusal: Refusal
+    count: int
+    def __init__(self, refusal: _Optional[_Union[Refusal, str]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReportRefusalsRequest(_message.Message):
+    __slots__ = ("refusals",)
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    refusals: _containers.RepeatedCompositeFieldContainer[RefusalCount]
+    def __init__(self, refusals: _Optional[_Iterable[_Union[RefusalCount, _Mapping]]] = ...) -> None: ...
+
+class ReportRefusalsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "uptime_seconds", "jobs", "workers", "tiers", "compiled", "hits", "failures")
+    __slots__ = ("version", "uptime_seconds", "jobs", "workers", "tiers", "compiled", "hits", "failures", "refusals")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +297,7 @@ class GetStatusResponse(_message.Message):
     COMPILED_FIELD_NUMBER: _ClassVar[int]
     HITS_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
     version: str
     uptime_seconds: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -266,7 +306,8 @@ class GetStatusResponse(_message.Message):
     compiled: int
     hits: int
     failures: _containers.RepeatedCompositeFieldContainer[ReasonCount]
-    def __init__(self, version: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[TierStatus, _Mapping]]] = ..., compiled: _Optional[int] = ..., hits: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ...) -> None: ...
+    refusals: _containers.RepeatedCompositeFieldContainer[RefusalCount]
+    def __init__(self, version: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[TierStatus, _Mapping]]] = ..., compiled: _Optional[int] = ..., hits: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[RefusalCount, _Mapping]]] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("digest", "offset")
@@ -328,12 +369,12 @@ class QuarantineResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class ReleaseRequest(_message.Message):
+class LiftQuarantineRequest(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]
     key: str
     def __init__(self, key: _Optional[str] = ...) -> None: ...
 
-class ReleaseResponse(_message.Message):
+class LiftQuarantineResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

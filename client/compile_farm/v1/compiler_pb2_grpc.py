@@ -64,6 +64,11 @@ class CompilerStub(object):
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.NearestRequest.SerializeToString,
                 response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.NearestResponse.FromString,
                 _registered_method=True)
+        self.ReportRefusals = channel.unary_unary(
+                '/compile_farm.v1.Compiler/ReportRefusals',
+                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsRequest.SerializeToString,
+                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsResponse.FromString,
+                _registered_method=True)
         self.GetStatus = channel.unary_unary(
                 '/compile_farm.v1.Compiler/GetStatus',
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.GetStatusRequest.SerializeToString,
@@ -128,6 +133,15 @@ class CompilerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportRefusals(self, request, context):
+        """What clients could not capture, for GetStatus: no key, no graph and no names come along. A
+        report that is lost is missing in a count, and may be repeated at the price of counting twice.
+        INVALID_ARGUMENT: over 100 entries, an unknown kind, or a count out of bounds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStatus(self, request, context):
         """Jobs, workers and tiers as they are now, for people. Retry freely.
         """
@@ -167,6 +181,11 @@ def add_CompilerServicer_to_server(servicer, server):
                     servicer.Nearest,
                     request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.NearestRequest.FromString,
                     response_serializer=compile__farm_dot_v1_dot_compiler__pb2.NearestResponse.SerializeToString,
+            ),
+            'ReportRefusals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportRefusals,
+                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsRequest.FromString,
+                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsResponse.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -347,6 +366,33 @@ class Compiler(object):
             _registered_method=True)
 
     @staticmethod
+    def ReportRefusals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/compile_farm.v1.Compiler/ReportRefusals',
+            compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsRequest.SerializeToString,
+            compile__farm_dot_v1_dot_compiler__pb2.ReportRefusalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetStatus(request,
             target,
             options=(),
@@ -398,10 +444,10 @@ class ArtifactsStub(object):
                 request_serializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineRequest.SerializeToString,
                 response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineResponse.FromString,
                 _registered_method=True)
-        self.Release = channel.unary_unary(
-                '/compile_farm.v1.Artifacts/Release',
-                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.SerializeToString,
-                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.FromString,
+        self.LiftQuarantine = channel.unary_unary(
+                '/compile_farm.v1.Artifacts/LiftQuarantine',
+                request_serializer=compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineRequest.SerializeToString,
+                response_deserializer=compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineResponse.FromString,
                 _registered_method=True)
 
 
@@ -436,7 +482,7 @@ class ArtifactsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Release(self, request, context):
+    def LiftQuarantine(self, request, context):
         """Ends a quarantine: the key is built anew when it is next asked for. Safe to repeat.
         INVALID_ARGUMENT, UNAVAILABLE: as for Quarantine. NOT_FOUND: the key is in no quarantine.
         """
@@ -462,10 +508,10 @@ def add_ArtifactsServicer_to_server(servicer, server):
                     request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineRequest.FromString,
                     response_serializer=compile__farm_dot_v1_dot_compiler__pb2.QuarantineResponse.SerializeToString,
             ),
-            'Release': grpc.unary_unary_rpc_method_handler(
-                    servicer.Release,
-                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.FromString,
-                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.SerializeToString,
+            'LiftQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.LiftQuarantine,
+                    request_deserializer=compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineRequest.FromString,
+                    response_serializer=compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -560,7 +606,7 @@ class Artifacts(object):
             _registered_method=True)
 
     @staticmethod
-    def Release(request,
+    def LiftQuarantine(request,
             target,
             options=(),
             channel_credentials=None,
@@ -573,9 +619,9 @@ class Artifacts(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/compile_farm.v1.Artifacts/Release',
-            compile__farm_dot_v1_dot_compiler__pb2.ReleaseRequest.SerializeToString,
-            compile__farm_dot_v1_dot_compiler__pb2.ReleaseResponse.FromString,
+            '/compile_farm.v1.Artifacts/LiftQuarantine',
+            compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineRequest.SerializeToString,
+            compile__farm_dot_v1_dot_compiler__pb2.LiftQuarantineResponse.FromString,
             options,
             channel_credentials,
             insecure,
