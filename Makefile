@@ -48,7 +48,7 @@ protos: $(STUBS_VENV)/.ready ## generate the stubs in client/compile_farm/v1 fro
 	$(STUBS_VENV)/bin/python -m grpc_tools.protoc -Iprotos --python_out=client --pyi_out=client \
 		protos/compile_farm/v1/*.proto
 	$(STUBS_VENV)/bin/python -m grpc_tools.protoc -Iprotos --grpc_python_out=client \
-		protos/compile_farm/v1/compiler.proto
+		protos/compile_farm/v1/compiler.proto protos/compile_farm/v1/release.proto
 
 check-protos: protos ## fail if the committed stubs are not what the protos give
 	git diff --exit-code -- $(STUBS)

@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable
 
 from compile_farm import __version__
+from compile_farm.release.check import SIGNATURE_CONTEXT
 from compile_farm.trust import key_id
 from compiler_service.config import ServeConfig
 from compiler_service.dispatch.local import LocalDispatcher
 from compiler_service.errors import ConfigError
 from compiler_service.gateway.artifacts_instance import ArtifactsInstance
 from compiler_service.gateway.compiler_instance import CompilerInstance
+from compiler_service.gateway.releases_instance import ReleasesInstance
 from compiler_service.gateway.server import GatewayServer
 from compiler_service.security.signing import SigningKey, SigningKeyError
 from compiler_service.storage.errors import StoreError
@@ -61,6 +63,7 @@ class Farm:
         self._server = GatewayServer(
             compiler,
             ArtifactsInstance(self._store),
+            ReleasesInstance(self._store, lambda data: signing_key.sign(data, SIGNATURE_CONTEXT)),
             listen=config.listen,
             max_capture_bytes=config.max_capture_bytes,
         )

@@ -4,7 +4,9 @@ ServiceError
 ├── InvalidRequestError     INVALID_ARGUMENT: the request can't be read, or contradicts itself
 ├── TooLargeError           RESOURCE_EXHAUSTED: over a size limit
 ├── BusyError               RESOURCE_EXHAUSTED, retryable: the queue is full
-├── NotFoundError           NOT_FOUND: no such job or artifact
+├── NotFoundError           NOT_FOUND: no such job, artifact or release
+├── ExistsError             ALREADY_EXISTS: a revision with other content
+├── PreconditionError       FAILED_PRECONDITION: what the request builds on is not there
 ├── OutOfRangeError         OUT_OF_RANGE: an offset past the end
 └── OutageError             UNAVAILABLE, retryable: no tier of the store answers
 
@@ -44,6 +46,18 @@ class NotFoundError(ServiceError):
     """No such job or artifact."""
 
     status = grpc.StatusCode.NOT_FOUND
+
+
+class ExistsError(ServiceError):
+    """It is there already, with other content."""
+
+    status = grpc.StatusCode.ALREADY_EXISTS
+
+
+class PreconditionError(ServiceError):
+    """What the request builds on is not there."""
+
+    status = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class OutOfRangeError(ServiceError):

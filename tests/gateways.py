@@ -12,18 +12,22 @@ import grpc
 import zstandard
 
 from compile_farm.key import compute_key
-from compile_farm.v1 import compiler_pb2, compiler_pb2_grpc, graph_pb2, target_pb2
+from compile_farm.release.check import SIGNATURE_CONTEXT
+from compile_farm.v1 import compiler_pb2, compiler_pb2_grpc, graph_pb2, release_pb2_grpc, target_pb2
 from compiler_service.dispatch.failure_memory import FailureMemory
 from compiler_service.dispatch.local import LocalDispatcher
 from compiler_service.gateway.artifacts_instance import ArtifactsInstance
 from compiler_service.gateway.compiler_instance import CompilerInstance
+from compiler_service.gateway.releases_instance import ReleasesInstance
 from compiler_service.gateway.server import GatewayServer
+from compiler_service.security.signing import SigningKey
 from compiler_service.storage.artifact_store import ArtifactStore
 from compiler_service.storage.open import open_store
 from compiler_service.worker.protocol import Worker
 from tests import captures
 
 MAX_CAPTURE_BYTES = 4 * 1024**2
+SIGNING_KEY = SigningKey(b"g" * 32)
 
 
 @dataclass
@@ -35,6 +39,7 @@ class RunningGateway:
     address: str
     compiler: Any
     artifacts: Any
+    releases: Any
     channel: Any
 
 
@@ -54,13 +59,14 @@ async def running_gateway(
         store,
         dispatcher,
         version="test",
-        public_keys=[bytes(32)],
+        public_keys=[SIGNING_KEY.public_bytes],
         max_capture_bytes=MAX_CAPTURE_BYTES,
         inline_bytes=1024,
     )
     server = GatewayServer(
         compiler,
         ArtifactsInstance(store),
+        ReleasesInstance(store, lambda data: SIGNING_KEY.sign(data, SIGNATURE_CONTEXT)),
         listen="127.0.0.1:0",
         max_capture_bytes=MAX_CAPTURE_BYTES,
     )
@@ -74,6 +80,7 @@ async def running_gateway(
             server.address,
             compiler_pb2_grpc.CompilerStub(channel),
             compiler_pb2_grpc.ArtifactsStub(channel),
+            release_pb2_grpc.ReleasesStub(channel),
             channel,
         )
     finally:

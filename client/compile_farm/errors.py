@@ -11,6 +11,8 @@ CompileFarmError
 │   ├── CorruptArtifactError    truncated or altered
 │   ├── UntrustedArtifactError  not signed by a trusted key
 │   └── TargetMismatchError     built for other hardware or another torch
+├── ReleaseNotFoundError    no release of that name, or of that revision
+├── InvalidReleaseError     a name, revision or release that can't be published
 ├── BindError               the model's weights don't fit the artifact
 └── InputMismatchError      the arguments of a call don't fit the artifact
 
@@ -98,6 +100,14 @@ class TargetMismatchError(ArtifactError):
 
 class QuarantinedError(ArtifactError):
     """A host ran it beside eager, and it differed: no host gets it any more."""
+
+
+class ReleaseNotFoundError(CompileFarmError):
+    """No release of that name, or none of that revision."""
+
+
+class InvalidReleaseError(CompileFarmError):
+    """A name, revision or release that can't be published."""
 
 
 class BindError(CompileFarmError):

@@ -68,13 +68,22 @@ class TrustStore:
         """The raw keys."""
         return tuple(self._keys.values())
 
-    def verify(self, manifest_bytes: bytes, signature: artifact_pb2.ManifestSignature) -> None:
-        """Returns if a trusted key signed these bytes; raises UntrustedArtifactError."""
+    def verify(
+        self,
+        signed: bytes,
+        signature: artifact_pb2.ManifestSignature,
+        context: bytes = SIGNATURE_CONTEXT,
+        what: str = "artifact",
+    ) -> None:
+        """Returns if a trusted key signed these bytes as ``context`` says.
+
+        Raises UntrustedArtifactError, whose words call them ``what``.
+        """
         known = self._keys.get(signature.key_id)
         if known is None:
             trusted = ", ".join(self._keys) or "none"
             raise UntrustedArtifactError(
-                f"the artifact was signed by the key {signature.key_id[:16]!r}, which is not "
+                f"the {what} was signed by the key {signature.key_id[:16]!r}, which is not "
                 f"trusted here (trusted: {trusted})",
                 remedy=f"add the farm's public key to {KEYS_VARIABLE} if it is yours",
             )
@@ -83,13 +92,11 @@ class TrustStore:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         try:
-            Ed25519PublicKey.from_public_bytes(known).verify(
-                signature.ed25519, SIGNATURE_CONTEXT + manifest_bytes
-            )
+            Ed25519PublicKey.from_public_bytes(known).verify(signature.ed25519, context + signed)
         except InvalidSignature:
             raise UntrustedArtifactError(
-                f"the signature by the key {signature.key_id} does not fit the artifact's manifest",
-                remedy="it was altered after it was signed; don't run it, and compile it again",
+                f"the signature by the key {signature.key_id} does not fit the {what}",
+                remedy="it was altered after it was signed: don't use it, and make it again",
             ) from None
 
 

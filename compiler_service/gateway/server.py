@@ -8,11 +8,12 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from compile_farm.v1 import compiler_pb2, compiler_pb2_grpc
+from compile_farm.v1 import compiler_pb2, compiler_pb2_grpc, release_pb2, release_pb2_grpc
 from compiler_service.errors import ConfigError
 from compiler_service.gateway.artifacts_instance import ArtifactsInstance
 from compiler_service.gateway.compiler_instance import CompilerInstance
-from compiler_service.gateway.service import ArtifactsService, CompilerService
+from compiler_service.gateway.releases_instance import ReleasesInstance
+from compiler_service.gateway.service import ArtifactsService, CompilerService, ReleasesService
 
 # Beside a capture of the largest size, a message has room for its target and options.
 _MARGIN = 2 * 1024**2
@@ -25,6 +26,7 @@ class GatewayServer:
         self,
         compiler: CompilerInstance,
         artifacts: ArtifactsInstance,
+        releases: ReleasesInstance,
         *,
         listen: str,
         max_capture_bytes: int,
@@ -44,10 +46,13 @@ class GatewayServer:
         )
         compiler_pb2_grpc.add_CompilerServicer_to_server(CompilerService(compiler), self._server)  # type: ignore[no-untyped-call]
         compiler_pb2_grpc.add_ArtifactsServicer_to_server(ArtifactsService(artifacts), self._server)  # type: ignore[no-untyped-call]
+        release_pb2_grpc.add_ReleasesServicer_to_server(ReleasesService(releases), self._server)  # type: ignore[no-untyped-call]
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         services = [
-            service.full_name for service in compiler_pb2.DESCRIPTOR.services_by_name.values()
+            service.full_name
+            for file in (compiler_pb2, release_pb2)
+            for service in file.DESCRIPTOR.services_by_name.values()
         ]
         self._services = ["", *services]
         reflection.enable_server_reflection(

@@ -10,10 +10,16 @@ from typing import Any
 
 import grpc
 
-from compile_farm.v1 import compiler_pb2, compiler_pb2_grpc
+from compile_farm.v1 import (
+    compiler_pb2,
+    compiler_pb2_grpc,
+    release_pb2,
+    release_pb2_grpc,
+)
 from compiler_service.errors import ServiceError
 from compiler_service.gateway.artifacts_instance import ArtifactsInstance
 from compiler_service.gateway.compiler_instance import CompilerInstance
+from compiler_service.gateway.releases_instance import ReleasesInstance
 
 log = logging.getLogger(__name__)
 
@@ -140,3 +146,38 @@ class ArtifactsService(compiler_pb2_grpc.ArtifactsServicer):
         """The key may be built anew."""
         await self._instance.lift_quarantine(request.key)
         return compiler_pb2.LiftQuarantineResponse()
+
+
+class ReleasesService(release_pb2_grpc.ReleasesServicer):
+    """compile_farm.v1.Releases."""
+
+    def __init__(self, instance: ReleasesInstance) -> None:
+        self._instance = instance
+
+    @_unary
+    async def Publish(self, request: release_pb2.PublishRequest) -> release_pb2.PublishResponse:
+        """Makes and signs a release."""
+        return await self._instance.publish(request.release)
+
+    @_unary
+    async def Resolve(self, request: release_pb2.ResolveRequest) -> release_pb2.ResolveResponse:
+        """The release of a name."""
+        return await self._instance.resolve(request.name, request.revision)
+
+    @_unary
+    async def List(
+        self, request: release_pb2.ListReleasesRequest
+    ) -> release_pb2.ListReleasesResponse:
+        """What was published."""
+        return await self._instance.list_releases(request.name)
+
+    @_unary
+    async def Pin(self, request: release_pb2.PinRequest) -> release_pb2.PinResponse:
+        """What the name alone means."""
+        await self._instance.pin(request.name, request.revision)
+        return release_pb2.PinResponse()
+
+    @_unary
+    async def Rollback(self, request: release_pb2.RollbackRequest) -> release_pb2.RollbackResponse:
+        """Back to what was current before."""
+        return await self._instance.rollback(request.name)

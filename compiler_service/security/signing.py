@@ -63,10 +63,12 @@ class SigningKey:
             )
         return cls(seed, path)
 
-    def sign(self, manifest: bytes) -> artifact_pb2.ManifestSignature:
-        """A signature over exactly these bytes."""
+    def sign(
+        self, data: bytes, context: bytes = SIGNATURE_CONTEXT
+    ) -> artifact_pb2.ManifestSignature:
+        """A signature over exactly these bytes: a manifest's, or what ``context`` says."""
         return artifact_pb2.ManifestSignature(
-            key_id=self.key_id, ed25519=self._key.sign(SIGNATURE_CONTEXT + manifest)
+            key_id=self.key_id, ed25519=self._key.sign(context + data)
         )
 
 

@@ -15,11 +15,16 @@ from dataclasses import dataclass, field, replace
 from compile_farm.artifact import is_hex_digest
 from compile_farm.v1 import compiler_pb2
 from compiler_service.storage import index_entry, name
-from compiler_service.storage.errors import InvalidNameError, NoTierError, PublishError
+from compiler_service.storage.errors import InvalidNameError, NoTierError
 from compiler_service.storage.index_entry import IndexEntry
 from compiler_service.storage.metered_store import MeteredStore
-from compiler_service.storage.outcome import Found, Miss, Outcome, PutOutcome, Stored, Unavailable
-from compiler_service.storage.read_through_store import ReadThroughStore, put_in_each
+from compiler_service.storage.outcome import Found, Miss, Outcome, Stored, Unavailable
+from compiler_service.storage.read_through_store import (
+    ReadThroughStore,
+    put_in_each,
+    require_one,
+)
+from compiler_service.storage.release_store import ReleaseStore
 from compiler_service.storage.store import Listed
 from compiler_service.storage.views import BlobView, IndexView
 
@@ -40,13 +45,17 @@ class LookupResult:
 
 
 class ArtifactStore:
-    """``tiers`` in the order of reading, each verified and bounded in time; at least one."""
+    """``tiers`` in the order of reading, each verified and bounded in time; at least one.
+
+    ``releases`` has what pins artifacts under a name, in the same tiers.
+    """
 
     def __init__(self, tiers: Sequence[MeteredStore]) -> None:
         self._tiers = tuple(tiers)
         self._store = ReadThroughStore(self._tiers)
         self._blobs = BlobView(self._store)
         self._index = IndexView(self._store)
+        self.releases = ReleaseStore(self._tiers)
 
     async def lookup(self, keys: Sequence[str]) -> LookupResult:
         """Which keys have an artifact that can be read now, in the order asked.
@@ -88,7 +97,7 @@ class ArtifactStore:
         index_name = name.index(key)
         entry = IndexEntry(key, hashlib.sha256(data).hexdigest(), len(data), int(time.time()))
         blobs = await put_in_each(self._tiers, name.blob(entry.digest), data)
-        _require_one(blobs, f"the artifact of {key}")
+        require_one(blobs, f"the artifact of {key}")
         # A tier that refuses a large artifact may point at one that lies below; a tier that was
         # down for the artifact must not come back in time for a pointer at nothing.
         reached = [
@@ -97,7 +106,7 @@ class ArtifactStore:
             if not isinstance(outcome, Unavailable)
         ]
         entries = await put_in_each(reached, index_name, index_entry.encode(entry))
-        _require_one(entries, f"the index entry of {key}")
+        require_one(entries, f"the index entry of {key}")
         missed = (o.tiers for o in (*blobs, *entries) if isinstance(o, Unavailable))
         return replace(
             entry,
@@ -116,7 +125,7 @@ class ArtifactStore:
         if not entry.quarantined:
             marked = replace(entry, quarantined=reason)
             outcomes = await put_in_each(self._tiers, name.index(key), index_entry.encode(marked))
-            _require_one(outcomes, f"the quarantine of {key}")
+            require_one(outcomes, f"the quarantine of {key}")
         return True
 
     async def lift_quarantine(self, key: str) -> bool:
@@ -147,9 +156,11 @@ class ArtifactStore:
     async def settle(self) -> None:
         """Wait for the copies into upper tiers that earlier reads began."""
         await self._store.settle()
+        await self.releases.settle()
 
     async def close(self) -> None:
         """Finish those copies and let go of connections."""
+        await self.releases.settle()
         await self._store.close()
 
     async def list(self, limit: int, page_token: str) -> tuple[list[IndexEntry], str]:
@@ -194,17 +205,3 @@ def _position_of(page_token: str) -> tuple[int, str]:
             f"{page_token[:100]!r} is no page token", remedy="pass the one of the answer before"
         )
     return int(milliseconds), key
-
-
-def _require_one(outcomes: Sequence[PutOutcome], what: str) -> None:
-    if any(isinstance(outcome, Stored) for outcome in outcomes):
-        return
-    reasons = "; ".join(
-        f"{', '.join(outcome.tiers)}: {outcome.reason}"
-        for outcome in outcomes
-        if not isinstance(outcome, Stored)
-    )
-    raise PublishError(
-        f"no tier took {what}: {reasons}",
-        remedy="free space on the disk, or bring Redis or S3 back",
-    )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from compiler_service.storage.errors import InvalidNameError, StoreUrlError
-from compiler_service.storage.name import Name, Space
+from compiler_service.storage.name import SPACES, Name, Space
 from compiler_service.storage.outcome import (
     Found,
     Hit,
@@ -53,7 +53,7 @@ class DiskStore(Store):
         self._root = folder / "v1"
         self._temporary = self._root / "temporary"
         try:
-            for path in (self._temporary, self._root / "blobs", self._root / "index"):
+            for path in (self._temporary, *(self._root / space for space in SPACES)):
                 _make_folder(path)
             self._sweep(abandoned_seconds)
         except OSError as error:

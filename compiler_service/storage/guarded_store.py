@@ -20,6 +20,9 @@ from compiler_service.storage.store import Listed, Store
 
 _log = logging.getLogger(__name__)
 
+# Whose objects are a few kilobytes.
+_SMALL = frozenset({"index", "pins"})
+
 T = TypeVar("T")
 
 
@@ -50,7 +53,7 @@ class GuardedStore(Store):
         return self._inner.name
 
     async def get(self, names: Sequence[Name]) -> list[Outcome]:
-        small = all(name.space == "index" for name in names)
+        small = all(name.space in _SMALL for name in names)
         seconds = self._batch(names) if small else self._limits.transfer
         answer = await self._guard(lambda: self._inner.get(names), seconds)
         return [answer] * len(names) if isinstance(answer, Unavailable) else answer
@@ -60,7 +63,7 @@ class GuardedStore(Store):
         return [answer] * len(names) if isinstance(answer, Unavailable) else answer
 
     async def put(self, name: Name, data: bytes) -> PutOutcome:
-        seconds = self._limits.answer if name.space == "index" else self._limits.transfer
+        seconds = self._limits.answer if name.space in _SMALL else self._limits.transfer
         return await self._guard(lambda: self._inner.put(name, data), seconds)
 
     async def delete(self, names: Sequence[Name]) -> Unavailable | None:

@@ -12,16 +12,24 @@ from typing import Literal
 from compile_farm.artifact import is_hex_digest
 from compiler_service.storage.errors import InvalidNameError
 
-Space = Literal["blobs", "index"]
+Space = Literal["blobs", "index", "releases", "pins"]
 
 
 # A reader stops one byte behind these, so that a monstrous object is corrupt and not a full memory.
-_LARGEST: dict[Space, int] = {"blobs": 1 << 30, "index": 4096}
+_LARGEST: dict[Space, int] = {
+    "blobs": 1 << 30,
+    "index": 4096,
+    "releases": 8 << 20,
+    "pins": 64 << 10,
+}
+SPACES = tuple(_LARGEST)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Name:
-    """``space``: "blobs" by digest or "index" by key; ``digits``: 64, lower case."""
+    """``space``: "blobs" by digest, "index" by key, "releases" and "pins" by SHA-256 of what they
+    are called; ``digits``: 64, lower case.
+    """
 
     space: Space
     digits: str

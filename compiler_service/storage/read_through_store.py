@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from compiler_service.storage.errors import PublishError
 from compiler_service.storage.name import Name, Space
 from compiler_service.storage.outcome import (
     Hit,
@@ -133,6 +134,21 @@ class ReadThroughStore(Store):
 async def put_in_each(tiers: Sequence[Store], name: Name, data: bytes) -> list[PutOutcome]:
     """Write to all at once; the outcomes in the tiers' order."""
     return list(await asyncio.gather(*(tier.put(name, data) for tier in tiers)))
+
+
+def require_one(outcomes: Sequence[PutOutcome], what: str) -> None:
+    """Raises PublishError, with every tier's reason, unless one of them took ``what``."""
+    if any(isinstance(outcome, Stored) for outcome in outcomes):
+        return
+    reasons = "; ".join(
+        f"{', '.join(outcome.tiers)}: {outcome.reason}"
+        for outcome in outcomes
+        if not isinstance(outcome, Stored)
+    )
+    raise PublishError(
+        f"no tier took {what}: {reasons}",
+        remedy="free space on the disk, or bring Redis or S3 back",
+    )
 
 
 def combined(outcomes: Sequence[PutOutcome]) -> PutOutcome:

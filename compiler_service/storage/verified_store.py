@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from compiler_service.storage import index_entry
 from compiler_service.storage.name import Name, Space
 from compiler_service.storage.outcome import Hit, Miss, Outcome, Presence, PutOutcome, Unavailable
+from compiler_service.storage.sealed import unseal
 from compiler_service.storage.store import Listed, Store
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,8 @@ async def _is_intact(name: Name, data: bytes) -> bool:
     if name.space == "index":
         entry = index_entry.decode(data)
         return entry is not None and entry.key == name.digits
+    if name.space in ("releases", "pins"):
+        return unseal(name, data) is not None
     digest = await asyncio.to_thread(_sha256, data) if len(data) > _LARGE else _sha256(data)
     return digest == name.digits
 

@@ -1,0 +1,1 @@
+"""Releases: publish artifacts under a name and revision, load them without tracing."""
