@@ -1,4 +1,5 @@
-"""In words, how two calling conventions differ: parameters, containers, fixed values, modules.
+"""In words, how two calling conventions differ: parameters, containers, fixed values, modules,
+tensor subclasses.
 
 In: two Sides. Out: Differences of their calling conventions, at most a handful.
 """
@@ -43,6 +44,22 @@ def _differences(
     yield from _trees(mine.kwargs, theirs.kwargs, "kwargs", "the keyword arguments", [])
     yield from _trees(mine.result, theirs.result, "result", "the result", None)
     yield from _modules(mine.modules, theirs.modules)
+    yield from _subclasses(mine.subclasses, theirs.subclasses)
+
+
+def _subclasses(
+    mine: Iterable[graph_pb2.Subclass], theirs: Iterable[graph_pb2.Subclass]
+) -> Iterator[Difference]:
+    """Weights that are tensor subclasses on either side, by path."""
+    here, there = ({state.path: state for state in side} for side in (mine, theirs))
+    for path in [*here, *(path for path in there if path not in here)]:
+        one, other = here.get(path), there.get(path)
+        what, field = f"the weight {path}", f"subclasses[{path}]"
+        types = one.type_name if one else "plain", other.type_name if other else "plain"
+        if types[0] != types[1]:
+            yield _difference(field, *types, f"{what} is {types[0]} here, {types[1]} there")
+        elif one is not None and other is not None:
+            yield from _settings(one, other, field, what)
 
 
 def _modules(
@@ -71,7 +88,10 @@ def _modules(
 
 
 def _settings(
-    one: graph_pb2.ModuleState, other: graph_pb2.ModuleState, field: str, what: str
+    one: graph_pb2.ModuleState | graph_pb2.Subclass,
+    other: graph_pb2.ModuleState | graph_pb2.Subclass,
+    field: str,
+    what: str,
 ) -> Iterator[Difference]:
     here, there = (
         {setting.name: _literal(setting.value) for setting in state.settings}

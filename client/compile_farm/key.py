@@ -7,8 +7,8 @@ torch, since the gateway recomputes it.
 The graph's digest is a Merkle hash: a value's digest covers its operator and its arguments'
 digests, so neither names nor the order of independent nodes move it. Calls with an effect (writes,
 random draws, assertions) carry their place among each other, and every call carries how many writes
-came before it: a read before a write and a read after it are two graphs. Hints, value ranges and
-node names never enter.
+came before it: a read before a write and a read after it are two graphs. Two equal calls are two
+values. Hints, value ranges and node names never enter. docs/keys.md has it byte for byte.
 
 Change what enters a digest, and KEY_VERSION must change: the golden test fails until it does.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compile_farm.v1 import artifact_pb2, graph_pb2, target_pb2
@@ -172,16 +172,95 @@ def _signature(signature: graph_pb2.Signature, symbols: _Symbols) -> bytes:
 
 
 def _graph(graph: graph_pb2.Graph, symbols: _Symbols) -> bytes:
-    subgraphs = [_graph(subgraph, symbols) for subgraph in graph.subgraphs]
-    values = [_hash(b"input", _integer(index)) for index in range(graph.input_count)]
-    effects: list[bytes] = []
-    writes = 0
+    return _Graph(graph, symbols).digest()
 
-    def encode(argument: graph_pb2.Argument) -> bytes:
+
+class _Graph:
+    """The digest of one graph.
+
+    Values are visited from what the graph does, effects first and then outputs, each after its own
+    arguments. So what nobody uses is never met, and nothing hangs on the order of the nodes: not
+    which of two equal calls is the first, nor which symbol of no input is.
+    """
+
+    def __init__(self, graph: graph_pb2.Graph, symbols: _Symbols) -> None:
+        self._message = graph
+        self._symbols = symbols
+        inputs = [_hash(b"input", _integer(index)) for index in range(graph.input_count)]
+        self._values: list[bytes | None] = [*inputs, *(None for _ in graph.nodes)]
+        self._subgraphs: dict[int, bytes] = {}
+        self._equals: dict[bytes, int] = {}
+        # Of each node: how many writes and how many effects come before it.
+        self._before: list[tuple[int, int]] = []
+        writes = effects = 0
+        for node in graph.nodes:
+            self._before.append((writes, effects))
+            writes += node.effect == graph_pb2.EFFECT_MUTATES
+            effects += node.effect != graph_pb2.EFFECT_NONE
+
+    def digest(self) -> bytes:
+        graph = self._message
+        effects = [
+            self._value(graph.input_count + index)
+            for index, node in enumerate(graph.nodes)
+            if node.effect != graph_pb2.EFFECT_NONE
+        ]
+        outputs = []
+        for argument in graph.outputs:
+            for value in _references(argument):
+                self._value(value)
+            outputs.append(self._argument(argument))
+        return _hash(
+            b"graph",
+            _integer(graph.schema_version),
+            _integer(graph.input_count),
+            b"single" if graph.single_output else b"several",
+            _hash(*outputs),
+            _hash(*effects),
+        )
+
+    def _value(self, wanted: int) -> bytes:
+        """That value's digest. A chain of thousands of calls needs no recursion."""
+        waiting = [wanted]
+        while (digest := self._values[wanted]) is None:
+            value = waiting[-1]
+            if self._values[value] is not None:
+                waiting.pop()
+                continue
+            index = value - self._message.input_count
+            missing = [
+                one
+                for argument in _arguments(self._message.nodes[index])
+                for one in _references(argument)
+                if self._values[one] is None
+            ]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                self._values[value] = self._node(index)
+        return digest
+
+    def _node(self, index: int) -> bytes:
+        node = self._message.nodes[index]
+        writes, effects = self._before[index]
+        parts = [b"node", _text(node.op), _integer(writes), _integer(node.effect)]
+        if node.effect != graph_pb2.EFFECT_NONE:
+            parts.append(_integer(effects))
+        parts.append(_hash(*map(self._argument, node.args)))
+        parts.append(_hash(*self._named(node.kwargs)))
+        digest = _hash(*parts)
+        # Two calls of zeros() are two tensors, and a write to one of them leaves the other alone.
+        equals = self._equals.get(digest, 0)
+        self._equals[digest] = equals + 1
+        return _hash(b"again", digest, _integer(equals)) if equals else digest
+
+    def _argument(self, argument: graph_pb2.Argument) -> bytes:
         kind = argument.WhichOneof("kind")
         value: Any = getattr(argument, kind) if kind else None
         if kind == "value":
-            return b"v" + values[argument.value]
+            digest = self._values[argument.value]
+            assert digest is not None  # _value has visited what this call holds
+            return b"v" + digest
         if kind == "integer":
             return _integer(argument.integer)
         if kind == "real":
@@ -189,46 +268,53 @@ def _graph(graph: graph_pb2.Graph, symbols: _Symbols) -> bytes:
         if kind == "boolean":
             return b"true" if argument.boolean else b"false"
         if kind in ("list", "tuple"):
-            return _hash(kind.encode(), *map(encode, value.items))
+            return _hash(kind.encode(), *map(self._argument, value.items))
         if kind == "dictionary":
-            return _hash(b"dictionary", *_named(argument.dictionary.items))
+            return _hash(b"dictionary", *self._named(argument.dictionary.items))
         if kind == "subgraph":
-            return b"g" + subgraphs[argument.subgraph]
+            return b"g" + self._subgraph(argument.subgraph)
         if kind == "complex":
             return _hash(b"complex", _real(value.real), _real(value.imaginary))
         if kind == "expression":
-            return _hash(b"expression", symbols.encode(argument.expression))
+            return _hash(b"expression", self._symbols.encode(argument.expression))
         if kind == "none" or kind is None:
             return b"none"
         # What is left is text: dtype, device_type, layout, memory_format, operator, text.
         return _hash(kind.encode(), _text(value))
 
-    def _named(items: Iterable[graph_pb2.NamedArgument]) -> list[bytes]:
+    def _named(self, items: Iterable[graph_pb2.NamedArgument]) -> list[bytes]:
         return [
-            _hash(_text(item.name), encode(item.value))
-            for item in sorted(items, key=lambda item: item.name)
+            _hash(_text(item.name), self._argument(item.value))
+            for item in sorted(items, key=_name_of)
         ]
 
-    for node in graph.nodes:
-        parts = [b"node", _text(node.op), _integer(writes), _integer(node.effect)]
-        if node.effect != graph_pb2.EFFECT_NONE:
-            parts.append(_integer(len(effects)))
-        parts.append(_hash(*map(encode, node.args)))
-        parts.append(_hash(*_named(node.kwargs)))
-        digest = _hash(*parts)
-        values.append(digest)
-        if node.effect != graph_pb2.EFFECT_NONE:
-            effects.append(digest)
-        if node.effect == graph_pb2.EFFECT_MUTATES:
-            writes += 1
-    return _hash(
-        b"graph",
-        _integer(graph.schema_version),
-        _integer(graph.input_count),
-        b"single" if graph.single_output else b"several",
-        _hash(*map(encode, graph.outputs)),
-        _hash(*effects),
-    )
+    def _subgraph(self, index: int) -> bytes:
+        if index not in self._subgraphs:
+            self._subgraphs[index] = _graph(self._message.subgraphs[index], self._symbols)
+        return self._subgraphs[index]
+
+
+def _name_of(item: graph_pb2.NamedArgument) -> str:
+    return item.name
+
+
+def _arguments(node: graph_pb2.Node) -> Iterator[graph_pb2.Argument]:
+    """In the order in which they enter the digest."""
+    yield from node.args
+    yield from (item.value for item in sorted(node.kwargs, key=_name_of))
+
+
+def _references(argument: graph_pb2.Argument) -> Iterator[int]:
+    """The values that an argument holds, in the order in which they enter the digest."""
+    kind = argument.WhichOneof("kind")
+    if kind == "value":
+        yield argument.value
+    elif kind in ("list", "tuple"):
+        for item in getattr(argument, kind).items:
+            yield from _references(item)
+    elif kind == "dictionary":
+        for entry in sorted(argument.dictionary.items, key=_name_of):
+            yield from _references(entry.value)
 
 
 def _with_libraries(graph: bytes, libraries: Iterable[graph_pb2.Library]) -> bytes:
@@ -291,7 +377,18 @@ def _convention(convention: graph_pb2.CallingConvention, symbols: _Symbols) -> b
         )
         for state in convention.modules
     ]
-    return _hash(b"convention", *map(_text, convention.parameters), *trees, *modules)
+    # Only where there are some, so that every other model keeps its key.
+    subclasses = [
+        _hash(
+            b"subclass",
+            _text(each.path),
+            _text(each.type_name),
+            *(_hash(_text(one.name), _literal(one.value)) for one in each.settings),
+        )
+        for each in convention.subclasses
+    ]
+    names = map(_text, convention.parameters)
+    return _hash(b"convention", *names, *trees, *modules, *subclasses)
 
 
 def _target(target: target_pb2.Target) -> bytes:

@@ -1,4 +1,5 @@
-"""The schema's rules for the calling convention: containers, fixed values, states of modules.
+"""The schema's rules for the calling convention: containers, fixed values, states of modules
+and of tensor subclasses.
 
 In: a CallingConvention from a stranger, and the checked Signature that it refers to. Out: nothing,
 or InvalidGraphError that says what is wrong and where.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from compile_farm.errors import InvalidGraphError
 from compile_farm.limits import (
     MAX_DEPTH,
+    MAX_INPUTS,
     MAX_LONG_TEXT,
     MAX_MODULES,
     MAX_SETTINGS,
@@ -52,7 +54,15 @@ def check_convention(
     if len(convention.modules) > MAX_MODULES:
         raise InvalidGraphError(f"{len(convention.modules)} modules; at most {MAX_MODULES}")
     for state in convention.modules:
-        _check_module(state)
+        _check_state("a module", state)
+    if len(convention.subclasses) > MAX_INPUTS:
+        raise InvalidGraphError(f"{len(convention.subclasses)} subclasses; at most {MAX_INPUTS}")
+    paths: set[str] = set()
+    for subclass in convention.subclasses:
+        _check_state("a tensor subclass", subclass)
+        if not subclass.path or subclass.path in paths:
+            raise InvalidGraphError("a tensor subclass has no name, or another's")
+        paths.add(subclass.path)
 
 
 def _check_outermost(convention: graph_pb2.CallingConvention) -> None:
@@ -66,14 +76,14 @@ def _check_outermost(convention: graph_pb2.CallingConvention) -> None:
             raise InvalidGraphError("calling convention: the keyword arguments are no dict")
 
 
-def _check_module(state: graph_pb2.ModuleState) -> None:
+def _check_state(what: str, state: graph_pb2.ModuleState | graph_pb2.Subclass) -> None:
     if len(state.settings) > MAX_SETTINGS:
-        raise InvalidGraphError(f"a module has {len(state.settings)} settings")
+        raise InvalidGraphError(f"{what} has {len(state.settings)} settings")
     if len(state.path) > MAX_TEXT or len(state.type_name) > MAX_TEXT:
-        raise InvalidGraphError("a module has too long a name")
+        raise InvalidGraphError(f"{what} has too long a name")
     for setting in state.settings:
         if len(setting.name) > MAX_TEXT or len(setting.value.text) > MAX_TEXT:
-            raise InvalidGraphError("a module has too long a setting")
+            raise InvalidGraphError(f"{what} has too long a setting")
 
 
 class _Trees:

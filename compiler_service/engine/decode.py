@@ -21,7 +21,7 @@ from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from compile_farm.capture.ops import resolve_operator
+from compile_farm.capture.ops import effect_of, resolve_operator
 from compile_farm.errors import InvalidGraphError
 from compile_farm.runtime.expressions import evaluate, symbols_of
 from compile_farm.v1 import artifact_pb2, graph_pb2
@@ -223,6 +223,13 @@ class _Decoder:
             }
             if node.op.startswith("python::"):
                 _check_python_call(node.op, target, args, kwargs)
+            # The key knows a write by this field alone: a graph that hides one would have the key
+            # of another graph, and put a wrong artifact under it.
+            if (effect := effect_of(target, args, kwargs)) != node.effect:
+                raise InvalidGraphError(
+                    f"{node.op} is said to have {graph_pb2.Effect.Name(node.effect)}, and has "
+                    f"{graph_pb2.Effect.Name(effect)}"
+                )
             values.append(graph.call_function(target, args, kwargs))
 
     def _subgraph(self, message: graph_pb2.Graph) -> fx.GraphModule:

@@ -316,18 +316,20 @@ class Tree(_message.Message):
     def __init__(self, leaf: _Optional[_Union[Leaf, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
 class CallingConvention(_message.Message):
-    __slots__ = ("parameters", "args", "kwargs", "result", "modules")
+    __slots__ = ("parameters", "args", "kwargs", "result", "modules", "subclasses")
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     KWARGS_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
+    SUBCLASSES_FIELD_NUMBER: _ClassVar[int]
     parameters: _containers.RepeatedScalarFieldContainer[str]
     args: Tree
     kwargs: Tree
     result: Tree
     modules: _containers.RepeatedCompositeFieldContainer[ModuleState]
-    def __init__(self, parameters: _Optional[_Iterable[str]] = ..., args: _Optional[_Union[Tree, _Mapping]] = ..., kwargs: _Optional[_Union[Tree, _Mapping]] = ..., result: _Optional[_Union[Tree, _Mapping]] = ..., modules: _Optional[_Iterable[_Union[ModuleState, _Mapping]]] = ...) -> None: ...
+    subclasses: _containers.RepeatedCompositeFieldContainer[Subclass]
+    def __init__(self, parameters: _Optional[_Iterable[str]] = ..., args: _Optional[_Union[Tree, _Mapping]] = ..., kwargs: _Optional[_Union[Tree, _Mapping]] = ..., result: _Optional[_Union[Tree, _Mapping]] = ..., modules: _Optional[_Iterable[_Union[ModuleState, _Mapping]]] = ..., subclasses: _Optional[_Iterable[_Union[Subclass, _Mapping]]] = ...) -> None: ...
 
 class Setting(_message.Message):
     __slots__ = ("name", "value")
@@ -348,6 +350,16 @@ class ModuleState(_message.Message):
     training: bool
     settings: _containers.RepeatedCompositeFieldContainer[Setting]
     def __init__(self, path: _Optional[str] = ..., type_name: _Optional[str] = ..., training: bool = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class Subclass(_message.Message):
+    __slots__ = ("path", "type_name", "settings")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TYPE_NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    type_name: str
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, path: _Optional[str] = ..., type_name: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
 
 class Library(_message.Message):
     __slots__ = ("namespace", "module", "version")
