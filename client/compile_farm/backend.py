@@ -179,10 +179,10 @@ def compile_farm(
         if settings.on_miss == "error":
             raise
     except Exception as error:
-        from torch._dynamo.exc import exceptions_allowed_to_be_fallback
+        from torch._dynamo.exc import RestartAnalysis, exceptions_allowed_to_be_fallback
 
-        if isinstance(error, exceptions_allowed_to_be_fallback):
-            # Dynamo breaks the graph where it fails, and hands over the parts.
+        if isinstance(error, (RestartAnalysis, *exceptions_allowed_to_be_fallback)):
+            # Dynamo breaks the graph where it fails, and hands over the parts; or traces it again.
             with _lock:
                 _graphs.remove(graph)
         raise

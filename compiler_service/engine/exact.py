@@ -5,8 +5,11 @@ operators below as eager's kernels compute them.
 
 Floor division and remainder of floats: Inductor rounds the quotient, so ``0.5 // 0.1`` gives 5
 where eager gives 4, and ``x % y`` loses all digits where x is much larger than y. Truncated
-division and fmod of integers: its code divides by zero without a look, which ends the process. And
-``x * 0`` with an integer zero: Inductor writes zeros, where eager keeps NaN and infinity.
+division and fmod of integers: its code divides by zero without a look, which ends the process.
+``x * 0`` with an integer zero: Inductor writes zeros, where eager keeps NaN and infinity. And
+where eager's roundings are kept, in 16 bits: lerp and glu round once, at their end, and a product
+to which something is added rounds before that. index_select takes no index from the end; Inductor
+makes an ordinary index of it, which does.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._inductor import config
 from torch._inductor.decomposition import decompositions
-from torch._inductor.fx_passes import joint_graph
+from torch._inductor.fx_passes import joint_graph, post_grad
 
 aten = torch.ops.aten
 
@@ -35,9 +39,57 @@ def install() -> None:
         decompositions[operator] = _fmod
     for operator in (aten.floor_divide.default, aten.floor_divide.Scalar):
         decompositions[operator] = partial(torch.div, rounding_mode="floor")
+    for operator in (aten.lerp.Scalar, aten.lerp.Tensor, aten.glu.default):
+        if not isinstance(decompositions.get(operator), _RoundedOnce):
+            decompositions[operator] = _RoundedOnce(operator, decompositions.get(operator))
+    if not isinstance(decompositions.get(aten.index_select.default), partial):
+        before = decompositions.get(aten.index_select.default)
+        decompositions[aten.index_select.default] = partial(_index_select, before)
+    unfused: Any = getattr(post_grad, _UNFUSED, None)
+    if unfused is not None and not isinstance(unfused, _Unfused):
+        setattr(post_grad, _UNFUSED, _Unfused(unfused))
     folder: Any = getattr(joint_graph, "UniformValueConstantFolder", None)
     if hasattr(folder, "_add_peephole_patterns"):
         folder._add_peephole_patterns = lambda self: None
+
+
+_NARROW = (torch.float16, torch.bfloat16)
+# Asked before a product and a sum are made one addmm.
+_UNFUSED = "should_prefer_unfused_addmm"
+
+
+class _RoundedOnce:
+    """An operator on 16-bit tensors as one on float32 tensors, whose result is rounded."""
+
+    def __init__(self, operator: Any, otherwise: Any) -> None:
+        self._operator, self._otherwise = operator, otherwise
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kinds = {each.dtype for each in args if isinstance(each, torch.Tensor)}
+        (kind, *others) = kinds
+        if kind not in _NARROW or others or not getattr(config, "emulate_precision_casts", False):
+            return self._otherwise(*args, **kwargs) if self._otherwise else NotImplemented
+        wide = [each.float() if isinstance(each, torch.Tensor) else each for each in args]
+        return self._operator(*wide, **kwargs).to(kind)
+
+
+class _Unfused:
+    def __init__(self, otherwise: Any) -> None:
+        self._otherwise = otherwise
+
+    def __call__(self, match: Any) -> bool:
+        narrow = match.kwargs["inp"].meta["val"].dtype in _NARROW
+        if narrow and getattr(config, "emulate_precision_casts", False):
+            return True
+        return bool(self._otherwise(match))
+
+
+def _index_select(otherwise: Any, x: Any, dim: int, index: Any) -> Any:
+    """A negative index as one that is out of bounds wherever it is looked up."""
+    if not x.dim() or index.dim() != 1:
+        return otherwise(x, dim, index) if otherwise else NotImplemented
+    places = [None] * (dim % x.dim())
+    return aten.index.Tensor(x, [*places, index.masked_fill(index < 0, 2**31 - 1)])
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -75,15 +127,17 @@ def _floor_divide(x: Any, y: Any) -> Any:
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
-    narrow = kind in (torch.float16, torch.bfloat16) and not isinstance(y, torch.Tensor)
+    narrow = kind in _NARROW and not isinstance(y, torch.Tensor)
     wide = torch.float32 if narrow else kind
     x, y = _pair(x, y, wide)
     rest = torch.fmod(x, y)
-    quotient = (x - rest) / y
+    plain = x / y
+    # Where the quotient overflows, a vectorised fmod has no answer.
+    overflows = torch.isinf(plain) & ~torch.isinf(x)
+    quotient = torch.where(overflows, x, x - rest) / y
     quotient = torch.where(_of_other_sign(rest, y), quotient - 1, quotient)
     floor = torch.floor(quotient)
     floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
-    plain = x / y
     zero = torch.copysign(torch.zeros_like(plain), plain)
     return torch.where(y == 0, plain, torch.where(quotient != 0, floor, zero)).to(kind)
 

@@ -71,6 +71,8 @@ def inductor_settings(
         "cpp.dynamic_threads": True,
         # Eager rounds after each bfloat16 operator; fused kernels keep float32 unless told.
         "emulate_precision_casts": options.numerics != target_pb2.NUMERICS_FAST,
+        # An addmm of eager rounds once; apart, the product would round before the sum.
+        "keep_addmm_fused_for_half_dtypes": options.numerics != target_pb2.NUMERICS_FAST,
         # Inductor's own generator draws other numbers than eager's.
         "fallback_random": random,
         # It would fold weights into the code.

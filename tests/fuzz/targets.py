@@ -125,7 +125,7 @@ def bind_interface(manifest: artifact_pb2.Manifest) -> str:
         lambda: CheckCompiler(
             signature, manifest.compiled_inputs, range(len(signature.inputs)), [], CPU
         ).compile(),
-        lambda: Arguments(convention, torch.nn.Identity()),
+        lambda: Arguments(convention, torch.nn.Identity().forward),
         lambda: compile_build(convention.result) if convention.HasField("result") else None,
         lambda: finisher(manifest, []),
     ):

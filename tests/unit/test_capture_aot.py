@@ -149,6 +149,37 @@ def test_an_overlapping_write_is_refused(recorder: Recorder) -> None:
         torch.compile(write, backend=recorder)(torch.randn(4))
 
 
+def test_a_call_that_reads_what_it_writes_is_refused(recorder: Recorder) -> None:
+    def write(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y[1:] += y[:-1]
+        return y
+
+    with pytest.raises(Exception, match="also reads through another view"):
+        torch.compile(write, backend=recorder)(torch.randn(4))
+
+
+def test_a_float_that_changes_between_calls_is_captured(recorder: Recorder) -> None:
+    """Dynamo makes an input of it, finds that it can't be a tensor, and traces again."""
+    norm = nn.BatchNorm1d(3).train().requires_grad_(False)
+    run = torch.compile(norm, backend=recorder)
+    for eps in (1e-5, 0.5, 0.25):
+        norm.eps = eps
+        assert run(torch.randn(5, 3)).shape == (5, 3)
+    assert len(recorder.captured) == 3
+
+
+def test_a_graph_that_is_traced_again_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(*_: Any) -> None:
+        raise torch._dynamo.exc.TensorifyScalarRestartAnalysis
+
+    monkeypatch.setattr(backend._Backend, "compile", again)
+    before = len(compile_farm.compiled_graphs())
+    with pytest.raises(torch._dynamo.exc.TensorifyScalarRestartAnalysis):
+        backend.compile_farm(torch.fx.symbolic_trace(nn.ReLU()), [torch.ones(1)])
+    assert len(compile_farm.compiled_graphs()) == before
+
+
 def test_inputs_that_share_memory_where_one_is_written_are_refused(recorder: Recorder) -> None:
     """AOTAutograd makes one input of them, and nothing would tell a later call that has two."""
 

@@ -237,6 +237,68 @@ def test_other_memory_under_an_argument_is_refused() -> None:
         capture_export(Lambda(function), (torch.randn(3),))
 
 
+def test_a_buffer_that_is_given_another_tensor_is_refused() -> None:
+    """A graph writes into it, and whoever has the old tensor would see that."""
+
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total = self.total + x
+            return self.total
+
+    with pytest.raises(CaptureError, match="the buffer 'total', by giving it another tensor"):
+        capture_export(Sum().eval(), (torch.randn(3),))
+
+
+_GLOBAL = torch.ones(3)
+
+
+def _by_default(x: torch.Tensor, y: torch.Tensor = _GLOBAL) -> torch.Tensor:
+    return x * y
+
+
+@pytest.mark.parametrize("function", [lambda x: x * _GLOBAL, lambda x: _by_default(x)])
+def test_a_tensor_that_nothing_names_is_refused(function: Any) -> None:
+    """Its bytes would be fixed, and whoever holds it may write to it."""
+    with pytest.raises(CaptureError, match="no argument and no attribute of a module"):
+        capture_export(Lambda(function), (torch.randn(3),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.clone()[1:].add_(x[:-1]),
+        lambda x: x.clone().t().add_(x),
+        lambda x: torch.add(x, 1, out=x),
+    ],
+)
+def test_writes_beside_what_is_read_are_fine(function: Any) -> None:
+    capture_export(Lambda(function), (torch.randn(4, 4),))
+
+
+def _shifted_sum(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    return torch.add(y[:-1], 1, out=y[1:])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[1:].add_(x[:-1]),
+        lambda x: x[:, 1:].copy_(x[:, :-1]),
+        lambda x: x.t().mul_(x),
+        lambda x: x.index_add_(0, torch.tensor([0, 1, 2, 3]), x),
+        _shifted_sum,
+    ],
+)
+def test_a_call_that_reads_what_it_writes_through_another_view_is_refused(function: Any) -> None:
+    with pytest.raises(OverlapError, match="also reads through another view"):
+        capture_export(Lambda(function), (torch.randn(4, 4),))
+
+
 def test_a_cache_that_forward_fills_is_none_of_it() -> None:
     capture_export(Stateful("cache"), (torch.ones(2), {}))
 

@@ -30,6 +30,12 @@ def test_of_two_tensors(dtype: torch.dtype) -> None:
     assert torch.equal(_bits(exact._floor_divide(x, y)), _bits(expected))
 
 
+def test_where_the_quotient_overflows() -> None:
+    x = torch.tensor([88.0, -88.0, 0.5, 1.5, 3e38, 1.0, 2.0, 3.0] * 2)
+    y = torch.tensor([1e-40, -1e-40, 1e-40, -1e-40, 0.5, 1e-39, -1e-39, 1e-38] * 2)
+    assert torch.equal(_bits(exact._floor_divide(x, y)), _bits(torch.floor_divide(x, y)))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("number", [3, 0.1, -2.5, 0.0])
 def test_of_a_tensor_and_a_number(dtype: torch.dtype, number: Any) -> None:
@@ -51,9 +57,31 @@ def test_of_integers(dtype: torch.dtype) -> None:
         exact._fmod(x, torch.zeros_like(y))
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_index_select_takes_no_index_from_the_end(dtype: torch.dtype) -> None:
+    x = torch.randn(4, 5)
+    for dim in (0, 1, -1):
+        index = torch.tensor([3, 0, 3], dtype=dtype)
+        assert torch.equal(exact._index_select(None, x, dim, index), x.index_select(dim, index))
+        with pytest.raises(IndexError):
+            exact._index_select(None, x, dim, torch.tensor([0, -1], dtype=dtype))
+    assert exact._index_select(None, torch.tensor(1.0), 0, torch.tensor([0])) is NotImplemented
+
+
 def test_the_rest_stays_inductors() -> None:
     x = torch.arange(4)
     assert exact._remainder(x, 3) is NotImplemented
     assert exact._floor_divide(x, 3) is NotImplemented
     assert exact._div_mode(x.float(), 3, rounding_mode="trunc") is NotImplemented
     assert exact._fmod(x.float(), 3) is NotImplemented
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_some_operators_round_once_where_roundings_are_kept(dtype: torch.dtype) -> None:
+    glu = exact._RoundedOnce(torch.ops.aten.glu.default, None)
+    x = torch.randn(16, 16).to(dtype)
+    with exact.config.patch(emulate_precision_casts=True):
+        assert torch.equal(glu(x), torch.nn.functional.glu(x))
+        assert glu(x.float()) is NotImplemented
+    with exact.config.patch(emulate_precision_casts=False):
+        assert glu(x) is NotImplemented

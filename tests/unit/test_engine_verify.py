@@ -90,6 +90,7 @@ def test_eager_passes_for_itself() -> None:
         (lambda x: x.tanh() + 1e-3, "relative error"),
         (lambda x: x.tanh().double(), "float64"),
         (lambda x: x.tanh()[:2], "where eager gives"),
+        (lambda x: x.tanh().t().contiguous().t(), "strides"),
         (lambda x: torch.where(x == x.max(), torch.nan, x.tanh()), "NaN or infinity"),
         (lambda x: torch.where(x == x.max(), x.tanh() + 1e-3, x.tanh()), "largest element"),
     ],

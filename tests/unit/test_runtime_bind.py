@@ -220,11 +220,36 @@ def test_weights_replaced_are_seen(affine: Opened) -> None:
     torch.testing.assert_close(run(x), eager(model, x))
 
 
-def test_a_replaced_submodule_is_seen_by_rebind(affine: Opened) -> None:
+def test_a_replaced_submodule_is_seen(affine: Opened) -> None:
     model, (x,), _, _ = example("affine")
     run = bound(affine, model)
     model.linear = torch.nn.Linear(8, 4)
+    torch.testing.assert_close(run(x), eager(model, x))
+    model.linear = torch.nn.Linear(8, 4)
     run.rebind()
+    torch.testing.assert_close(run(x), eager(model, x))
+    model.linear = torch.nn.Linear(8, 4, bias=False)
+    with pytest.raises(BindError, match=r"no weight 'linear\.bias'"):
+        run(x)
+
+
+def test_a_weight_that_the_capture_had_not_is_refused(affine: Opened) -> None:
+    """A bias, say: the compiled code adds none."""
+    model, _, _, _ = example("affine")
+    model.linear.register_buffer("shift", torch.ones(4))
+    with pytest.raises(BindError, match=r"the weight 'linear\.shift', which the captured"):
+        bound(affine, model)
+
+
+def test_a_setting_that_changes_stops_the_next_call(affine: Opened) -> None:
+    model, (x,), _, _ = example("affine")
+    run = bound(affine, model)
+    handle = model.linear.register_forward_hook(lambda module, given, result: result * 2)
+    with pytest.raises(InputMismatchError, match="a forward hook was added"):
+        run(x)
+    with pytest.raises(InputMismatchError, match="a forward hook was added"):
+        run.rebind()
+    handle.remove()
     torch.testing.assert_close(run(x), eager(model, x))
 
 

@@ -21,6 +21,8 @@ class Scaled(nn.Module):
         super().__init__()
         self.factor = factor
         self.name_or_path = name
+        self.steps = [1, 2]
+        self.act = torch.relu
         self._calls = 0
         self.layers = nn.Sequential(
             nn.Linear(4, 4), nn.LeakyReLU(slope), nn.LayerNorm(4), nn.Dropout(0.1), nn.ReLU()
@@ -37,8 +39,12 @@ def changed(change: Callable[[Scaled], object]) -> Scaled:
 
 
 OTHERS = [
+    # Forward may read it, whatever its name.
+    (lambda model: setattr(model, "_calls", 17), "_calls=17"),
     (lambda model: setattr(model, "factor", 3.0), "the model (Scaled) has factor=3.0"),
     (lambda model: setattr(model, "factor", 2), "factor=2, captured was 2.0"),
+    (lambda model: setattr(model, "steps", [1, 3]), "steps=[1, 3], captured was [1, 2]"),
+    (lambda model: setattr(model, "act", torch.tanh), "act=the function"),
     (lambda model: delattr(model, "factor"), "factor=missing"),
     (lambda model: setattr(model.layers[1], "negative_slope", 0.5), "negative_slope=0.5"),
     (lambda model: setattr(model.layers[2], "eps", 1e-1), "layers.2 (LayerNorm) has eps=0.1"),
@@ -62,7 +68,7 @@ def test_another_model_is_told_apart(change: Callable[[Scaled], object], words: 
     [
         lambda model: None,
         lambda model: setattr(model, "name_or_path", "/somewhere/else"),
-        lambda model: setattr(model, "_calls", 17),
+        lambda model: setattr(model, "_is_hf_initialized", False),
         lambda model: setattr(model.layers[3], "p", 0.5),  # of no effect in eval mode
         lambda model: setattr(model, "seed", 2**70),
         lambda model: model.layers[0].train(),  # nor of any for this layer

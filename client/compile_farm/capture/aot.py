@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._dynamo.exc import exceptions_allowed_to_be_fallback
+from torch._dynamo.exc import RestartAnalysis, exceptions_allowed_to_be_fallback
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -23,6 +23,7 @@ from compile_farm.capture.expressions import SymbolTable
 from compile_farm.capture.hazards import may_overlap, run_on_fakes
 from compile_farm.capture.idle import remove_idle_dropout
 from compile_farm.capture.libraries import libraries_of
+from compile_farm.capture.subclasses import parts_of
 from compile_farm.capture.tensors import value_range
 from compile_farm.errors import CaptureError
 from compile_farm.schema import check_capture
@@ -39,7 +40,8 @@ class AotCapture:
         """Raises CaptureError for what can't be captured; nothing was run.
 
         What Dynamo answers by breaking the graph (a size that hangs on a value, an operator that
-        can't be traced) is raised as it is: the parts come again one by one.
+        can't be traced) is raised as it is: the parts come again one by one. So is what makes it
+        trace again, with a float that changes between calls as a constant.
         """
         self.capture = graph_pb2.Capture()
         # Set once the artifact is there; until then, and for a call that it refuses, the caller
@@ -49,22 +51,26 @@ class AotCapture:
         self.written = list(range(len(example_inputs)))
         self._traced = False
         self._constants: list[torch.Tensor] = []
-        self._examples = list(example_inputs)
-        self._roles = _roles(module, self._examples)
-        _check_inference(self._examples)
+        given = list(example_inputs)
+        _check_inference(given)
         remove_idle_dropout(module)
         if may_overlap(module):
-            _check_writes(module, self._examples)
+            _check_writes(module, given)
+        # AOTAutograd's graph takes the plain tensors inside subclasses.
+        parts, roles = parts_of(given), _roles(module, given)
+        self._arguments = [index for index, _ in parts]
+        self._examples = [part for _, part in parts]
+        self._roles = [roles[index] for index in self._arguments]
         compiler: Any = self._compiler
         try:
             self.run_wrapped: Callable[..., Any] = aot_module_simplified(
                 module,
-                self._examples,
+                given,
                 fw_compiler=compiler,
                 inference_compiler=compiler,
                 keep_inference_input_mutations=True,
             )
-        except (CaptureError, *exceptions_allowed_to_be_fallback):
+        except (CaptureError, RestartAnalysis, *exceptions_allowed_to_be_fallback):
             raise
         except Exception as error:
             if isinstance(error.__cause__, CaptureError):
@@ -88,7 +94,9 @@ class AotCapture:
         symbols = SymbolTable()
         placeholders = [node for node in aten.graph.nodes if node.op == "placeholder"]
         # Where AOTAutograd merged or dropped inputs, positions say nothing about roles any more.
-        aligned = len(placeholders) == len(self._roles)
+        aligned = len(placeholders) == len(self._roles) and all(
+            map(_is_alike, placeholders, self._examples)
+        )
         if not aligned and _share_storage(self._examples):
             # AOTAutograd made one input of them, and no guard keeps later calls to that layout.
             raise CaptureError(
@@ -105,11 +113,12 @@ class AotCapture:
         for index in encoded.mutated:
             entries[index].mutated = True
         if aligned:
-            self.written = [
-                index
+            written = {
+                self._arguments[index]
                 for index, role in enumerate(self._roles)
                 if role != graph_pb2.ROLE_PARAMETER or entries[index].mutated
-            ]
+            }
+            self.written = sorted(written)
         for _, tensor in encoded.constants:
             # Made while tracing; this process has it, so its bytes need not travel. As an input it
             # is not compiled in, and the key stays the same for another value.
@@ -141,6 +150,14 @@ class AotCapture:
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
+
+
+def _is_alike(node: fx.Node, example: Any) -> bool:
+    """Whether a placeholder may stand for this input, by what no size can change."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
+        return isinstance(value, torch.Tensor) == isinstance(example, torch.Tensor)
+    return value.dtype == example.dtype and value.dim() == example.dim()
 
 
 def _entry(

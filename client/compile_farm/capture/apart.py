@@ -16,13 +16,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 from compile_farm.runtime.numbers import copy_as_it_lies
+from compile_farm.runtime.subclasses import is_subclass, plain_parts, rebuilt
 
 
 def apart(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, copied where they share memory with another or with a weight."""
-    weights = (*model.parameters(), *model.buffers())
+    weights = [
+        part
+        for weight in (*model.parameters(), *model.buffers())
+        for _, part in plain_parts("", weight)
+    ]
     seen = {weight.untyped_storage()._cdata for weight in weights if _is_plain(weight)}
 
     def own(value: torch.Tensor) -> torch.Tensor:
@@ -50,12 +55,14 @@ def untied(model: torch.nn.Module) -> Iterator[None]:
             slots: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
             for held in slots:
                 for name, tensor in held.items():
-                    if tensor is None or not _is_plain(tensor):
+                    if tensor is None or not (_is_plain(tensor) or is_subclass(tensor)):
                         continue
-                    if id(tensor) in seen:
+                    # Two subclasses may hold one tensor.
+                    ids = {id(tensor), *(id(part) for _, part in plain_parts("", tensor))}
+                    if ids & seen:
                         replaced.append((held, name, tensor))
                         held[name] = _twin(tensor)
-                    seen.add(id(tensor))
+                    seen |= ids
         yield
     finally:
         for held, name, tensor in replaced:
@@ -63,6 +70,10 @@ def untied(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _twin(tensor: torch.Tensor) -> torch.Tensor:
+    if is_subclass(tensor):
+        twin = rebuilt(tensor, torch.Tensor.detach)
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        return torch.nn.Parameter(twin, tensor.requires_grad) if is_parameter else twin
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
     return tensor.detach()

@@ -25,10 +25,12 @@ from compile_farm.capture.idle import remove_idle_dropout
 from compile_farm.capture.libraries import libraries_of
 from compile_farm.capture.smallest import check_smallest
 from compile_farm.capture.state import writes_of
+from compile_farm.capture.subclasses import record_subclasses, refuse_subclass, retrace
 from compile_farm.capture.tensors import tensor_bytes, value_range
 from compile_farm.capture.trees import encode_tree, literal
 from compile_farm.errors import CaptureError
 from compile_farm.runtime.modules import module_states
+from compile_farm.runtime.subclasses import is_subclass, plain_parts
 from compile_farm.schema import check_capture
 from compile_farm.v1 import graph_pb2
 
@@ -62,21 +64,29 @@ def capture_export(
         raise CaptureError(
             f"{type(model).__name__} is no torch.nn.Module",
             remedy="wrap a function into a module's forward",
+            reason="value",
         )
     if not isinstance(args, tuple):
         raise CaptureError(
-            f"args is a {type(args).__name__}", remedy="pass a tuple: (x,) for a single argument"
+            f"args is a {type(args).__name__}",
+            remedy="pass a tuple: (x,) for a single argument",
+            reason="value",
         )
     if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
         raise CaptureError(
             "autocast is on, and torch.export captures the model as if it were off",
             remedy="enter autocast inside forward, or use torch.compile(backend='compile_farm')",
+            reason="state",
         )
     kwargs = kwargs or {}
+    names = _argument_names(model, args, kwargs)
+    for name, value in zip(names, pytree.tree_leaves((args, kwargs)), strict=True):
+        refuse_subclass(f"the argument {name!r}", value)
     # As it is now: tracing may change it.
-    modules = module_states(model)
+    modules, subclasses = module_states(model), record_subclasses(model)
     program = _export(model, args, kwargs, dynamic_shapes)
     capture = _Conversion(program, model, args, kwargs, modules).capture()
+    capture.calling_convention.subclasses.extend(subclasses)
     check_capture(capture)
     return capture
 
@@ -97,11 +107,13 @@ def _export(
             f"torch.export could not capture {type(model).__name__}: "
             f"{type(error).__name__}: {text[:2000]}",
             remedy="use torch.compile(model, backend='compile_farm'), which breaks the graph there",
+            reason="trace",
         ) from error
     if written:
         raise CaptureError(
             f"{type(model).__name__}.forward writes to {written[0]}, which no graph can hold",
             remedy="keep it in a buffer that is written in place, or use torch.compile",
+            reason="state",
         )
     remove_idle_dropout(program.graph_module)
     return program
@@ -130,14 +142,26 @@ class _Conversion:
         self._program, self._model, self._modules = program, model, modules
         self._args, self._kwargs = args, kwargs
         self._symbols = SymbolTable(program.range_constraints)
+        self._graph_module: torch.fx.GraphModule = program.graph_module
         self._entries = self._placeholders()
+        self._made = {entry.target for entry in self._entries if _is_made(entry.node)}
+        # The plain tensors inside weights that are tensor subclasses, by the names of their inputs.
+        self._inner: dict[str, torch.Tensor] = {}
+        if any(is_subclass(entry.value) for entry in self._entries):
+            self._take_apart()
 
     def capture(self) -> graph_pb2.Capture:
         skip = frozenset(entry.node.name for entry in self._entries if entry.fixed)
         # Sizes of the inputs first: their symbols get the low numbers.
         inputs, leaves = self._inputs()
-        encoded = encode_graph(self._program.graph_module, self._symbols, skip=skip)
+        encoded = encode_graph(self._graph_module, self._symbols, skip=skip)
         for index in encoded.mutated:
+            if inputs[index].name in self._inner:
+                raise CaptureError(
+                    f"forward writes to {inputs[index].name}, which lies inside a tensor subclass",
+                    remedy="keep what is written to in a plain buffer, or use torch.compile",
+                    reason="state",
+                )
             inputs[index].mutated = True
         for name, tensor in encoded.constants:
             inputs.append(self._constant(name, tensor))
@@ -159,23 +183,50 @@ class _Conversion:
         for node, spec in zip(nodes, specs, strict=True):
             if spec.kind not in _ROLES:
                 raise CaptureError(
-                    f"the model takes a {spec.kind.name.lower()} ({spec.target or node.name})"
+                    f"the model takes a {spec.kind.name.lower()} ({spec.target or node.name})",
+                    reason="value",
                 )
             fixed = isinstance(spec.arg, ConstantArgument)
             value = spec.arg.value if fixed else node.meta.get("val")
             entries.append(_Entry(node, spec.kind, spec.target or "", fixed, value))
         return entries
 
+    def _take_apart(self) -> None:
+        """The graph on the plain tensors inside subclasses, and an entry for each of them."""
+        for entry in self._entries:
+            if is_subclass(entry.value) and entry.kind == InputKind.CONSTANT_TENSOR:
+                raise CaptureError(
+                    f"the model holds {entry.target}, a {type(entry.value).__name__}, which is a "
+                    "subclass of Tensor and neither parameter nor buffer",
+                    remedy="register it as a buffer",
+                    reason="tensor",
+                )
+            if is_subclass(entry.value):
+                self._inner.update(plain_parts(entry.target, _held(self._model, entry.target)))
+        self._graph_module, values = retrace(
+            self._graph_module, [entry.value for entry in self._entries]
+        )
+        nodes = [node for node in self._graph_module.graph.nodes if node.op == "placeholder"]
+        parts = [
+            (entry, name)
+            for entry in self._entries
+            for name, _ in plain_parts(entry.target, entry.value)
+        ]
+        self._entries = [
+            _Entry(node, entry.kind, name, entry.fixed, value)
+            for (entry, name), node, value in zip(parts, nodes, values, strict=True)
+        ]
+
     def _inputs(self) -> tuple[list[graph_pb2.Input], list[graph_pb2.Leaf]]:
         """The Signature's inputs, and a leaf for each flat user argument."""
         inputs: list[graph_pb2.Input] = []
         leaves: list[graph_pb2.Leaf] = []
-        names = iter(self._argument_names())
+        names = iter(_argument_names(self._model, self._args, self._kwargs))
         examples = iter(pytree.tree_leaves((self._args, self._kwargs)))
         for entry in self._entries:
             user = entry.kind == InputKind.USER_INPUT
             name = next(names) if user else entry.target
-            example = next(examples) if user else None
+            example = next(examples) if user else self._inner.get(name)
             if entry.fixed:
                 leaves.append(graph_pb2.Leaf(literal=_fixed(entry.value, name)))
                 continue
@@ -188,10 +239,19 @@ class _Conversion:
                 message.scalar.CopyFrom(self._symbols.encode(entry.value))
             else:
                 raise CaptureError(
-                    f"the argument {name!r} is a {type(entry.value).__name__}, which can't be sent"
+                    f"the argument {name!r} is a {type(entry.value).__name__}, which can't be sent",
+                    reason="value",
                 )
             if entry.kind == InputKind.CONSTANT_TENSOR:
                 message = self._constant(entry.target, self._program.constants[entry.target])
+                if message.data and entry.target not in self._made:
+                    # Its bytes would be fixed, and whoever holds it may write to it.
+                    raise CaptureError(
+                        "forward reads a tensor that is no argument and no attribute of a module "
+                        "(a global, a default argument, an item of a list)",
+                        remedy="register it as a buffer, or pass it as an argument",
+                        reason="state",
+                    )
             elif (seen := value_range(example)) is not None:
                 message.value_range.CopyFrom(seen)
             inputs.append(message)
@@ -200,9 +260,7 @@ class _Conversion:
     def _constant(self, name: str, tensor: torch.Tensor) -> graph_pb2.Input:
         """By name where the model has it, else with its bytes."""
         message = graph_pb2.Input(name=name, role=graph_pb2.ROLE_CONSTANT)
-        held: Any = self._model
-        for part in name.split("."):
-            held = getattr(held, part, None)
+        held = _held(self._model, name)
         if isinstance(held, torch.Tensor) and held.shape == tensor.shape:
             message.tensor.CopyFrom(tensor_spec(held, self._symbols))
             return message
@@ -211,37 +269,17 @@ class _Conversion:
         message.data = tensor_bytes(dense)
         return message
 
-    def _argument_names(self) -> list[str]:
-        """A name for each flat user argument: "ids", "batch.mask", "states[1]"."""
-        parameters = list(inspect.signature(self._model.forward).parameters.values())
-        positional = [
-            parameter.name
-            for parameter in parameters
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        names = []
-        paths: list[Any] = [
-            path for path, _ in pytree.tree_flatten_with_path((self._args, self._kwargs))[0]
-        ]
-        for path in paths:
-            where, rest = path[0].idx, path[1:]
-            if where == 0:
-                index = rest[0].idx
-                name = positional[index] if index < len(positional) else f"args[{index}]"
-            else:
-                name = str(rest[0].key)
-            names.append(name + "".join(map(str, rest[1:])))
-        return names
-
     def _outputs(
         self, encoded: EncodedGraph, inputs: list[graph_pb2.Input]
     ) -> tuple[list[graph_pb2.Output], list[graph_pb2.Leaf]]:
         """The Signature's outputs and a leaf for each flat result; drops aliases from the graph."""
         for spec in self._program.graph_signature.output_specs:
             if spec.kind != OutputKind.USER_OUTPUT:
-                raise CaptureError(f"the graph gives a {spec.kind.name.lower()}, not an output")
+                raise CaptureError(
+                    f"the graph gives a {spec.kind.name.lower()}, not an output", reason="value"
+                )
         fakes, mode = self._fakes()
-        given = run_on_fakes(self._program.graph_module, fakes, mode)
+        given = run_on_fakes(self._graph_module, fakes, mode)
         # What was fixed is no input of the Signature; what was lifted is not among the fakes.
         numbers = [index for index, entry in enumerate(self._entries) if not entry.fixed]
         tensors = [fakes[index] for index in numbers]
@@ -261,7 +299,7 @@ class _Conversion:
             outputs.append(encode_output(value, self._symbols))
             kept.append(encoded.graph.outputs[position])
         check_smallest(
-            self._program.graph_module,
+            self._graph_module,
             [entry.value for entry in self._entries],
             self._symbols,
             leaves,
@@ -298,6 +336,7 @@ class _Conversion:
             raise CaptureError(
                 "the model returns a view of an input with another dtype, or a lazy conjugate",
                 remedy="return a clone() of it",
+                reason="memory",
             )
         return graph_pb2.Alias(
             input=index,
@@ -329,6 +368,43 @@ class _Conversion:
         )
 
 
+def _held(model: torch.nn.Module, name: str) -> Any:
+    """What the model has under a qualified name; None if it has nothing."""
+    held: Any = model
+    for part in name.split("."):
+        held = getattr(held, part, None)
+    return held
+
+
+def _argument_names(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[str]:
+    """A name for each flat user argument: "ids", "batch.mask", "states[1]"."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    positional = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    names = []
+    paths: list[Any] = [path for path, _ in pytree.tree_flatten_with_path((args, kwargs))[0]]
+    for path in paths:
+        where, rest = path[0].idx, path[1:]
+        if where == 0:
+            index = rest[0].idx
+            name = positional[index] if index < len(positional) else f"args[{index}]"
+        else:
+            name = str(rest[0].key)
+        names.append(name + "".join(map(str, rest[1:])))
+    return names
+
+
+def _is_made(node: torch.fx.Node) -> bool:
+    """Whether a constant comes from ``torch.tensor(...)`` in forward, which copies it each time."""
+    lifts = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
+    return all(user.target in lifts for user in node.users)
+
+
 def encode_output(value: Any, symbols: SymbolTable) -> graph_pb2.Output:
     """An output of the graph: a tensor, a number that follows from the inputs' sizes, or None."""
     if isinstance(value, torch.Tensor):
@@ -336,6 +412,7 @@ def encode_output(value: Any, symbols: SymbolTable) -> graph_pb2.Output:
             raise CaptureError(
                 "the model returns a lazy conjugate or negative",
                 remedy="return x.resolve_conj() or x.resolve_neg()",
+                reason="memory",
             )
         return graph_pb2.Output(tensor=tensor_spec(value, symbols))
     if isinstance(value, torch.SymInt):
@@ -346,7 +423,7 @@ def encode_output(value: Any, symbols: SymbolTable) -> graph_pb2.Output:
         return graph_pb2.Output(none=graph_pb2.Nothing())
     if isinstance(value, int) and not isinstance(value, bool):
         return graph_pb2.Output(scalar=graph_pb2.Expr(constant=value))
-    raise CaptureError(f"an output of type {type(value).__name__} is not supported")
+    raise CaptureError(f"an output of type {type(value).__name__} is not supported", reason="value")
 
 
 def _refuse_unbacked(expression: graph_pb2.Expr, symbols: SymbolTable) -> None:
@@ -355,6 +432,7 @@ def _refuse_unbacked(expression: graph_pb2.Expr, symbols: SymbolTable) -> None:
         raise CaptureError(
             "the model returns a number that depends on a tensor's values",
             remedy="return it as a tensor",
+            reason="value",
         )
     for operand in expression.operation.operands if kind == "operation" else ():
         _refuse_unbacked(operand, symbols)
@@ -364,7 +442,7 @@ def _fixed(value: Any, name: str) -> graph_pb2.Literal:
     try:
         return literal(value)
     except CaptureError as error:
-        raise CaptureError(f"{name}: {error.message}") from None
+        raise CaptureError(f"{name}: {error.message}", reason=error.reason) from None
 
 
 __all__ = ["capture_export", "dtype_name", "encode_output"]

@@ -16,15 +16,20 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import guard_or_false
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from compile_farm.capture.ops import written_arguments
 from compile_farm.errors import CaptureError
+from compile_farm.runtime.overlap import meet
 
 # Calls that can make a view whose elements overlap; without one of them no check is needed.
 OVERLAPPING_VIEWS = frozenset(
     {"as_strided", "as_strided_", "expand", "expand_as", "unfold", "set_"}
+)
+
+_WRITING_OPERATORS = frozenset(
+    {"setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior"}
 )
 
 
@@ -55,8 +60,65 @@ class _WriteWatch(TorchDispatchMode):
                         remedy="write to a clone() of the view",
                         reason="memory",
                     )
+                _refuse_meeting(func, tensor, tree_leaves((args, kwargs)))
                 self.written.append(tensor)
         return func(*args, **kwargs)
+
+
+# Their kernels take no source and no index that lies in what they write to, not even all of it.
+_OF_OTHER_MEMORY = ("index_put", "index_copy", "index_add", "scatter", "masked_scatter")
+
+
+def _refuse_meeting(func: OpOverload, written: torch.Tensor, arguments: list[Any]) -> None:
+    """Refuses a call that reads memory which it writes to through another view.
+
+    ``x[1:].add_(x[:-1])``: eager raises where it notices, and else answers by the order of its
+    writes. A compiler reads the old values.
+    """
+    others = list(arguments)
+    del others[next(place for place, each in enumerate(others) if each is written)]
+    for other in others:
+        if not isinstance(other, torch.Tensor) or not _meet(written, other):
+            continue
+        if _lie_alike(written, other) and not func._opname.strip("_").startswith(_OF_OTHER_MEMORY):
+            continue
+        raise OverlapError(
+            f"{func} writes to memory that it also reads through another view "
+            f"(sizes {tuple(written.shape)} and {tuple(other.shape)})",
+            remedy="read from a clone()",
+            reason="memory",
+        )
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and _layout(one) == _layout(other)
+
+
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two fake tensors share an element; no for symbolic sizes, which the worker tries."""
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return False
+    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
+        return False
+    sides = []
+    for tensor in (one, other):
+        offset, sizes, strides = _layout(tensor)
+        if not all(isinstance(number, int) for number in (offset, *sizes, *strides)):
+            return False
+        if 0 in sizes:
+            return False
+        width = tensor.element_size()
+        reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+        sides.append((offset * width, (offset + reach) * width, sizes, strides, width))
+    (start, end, *first), (other_start, other_end, *second) = sides
+    if other_end <= start or end <= other_start:
+        return False
+    with _disable_current_modes():  # it paints real memory
+        return meet(other_start - start, *first, *second)
 
 
 def has_internal_overlap(tensor: torch.Tensor) -> bool:
@@ -86,11 +148,26 @@ def has_internal_overlap(tensor: torch.Tensor) -> bool:
 
 
 def may_overlap(module: fx.GraphModule) -> bool:
-    """Whether the graph has a call that can make an overlapping view (cheap, by name)."""
+    """Whether the graph may write to what overlaps (cheap, by name).
+
+    It has a call that can make an overlapping view, or one that writes to one tensor and takes
+    another, which may be a view of it.
+    """
     for node in module.graph.nodes:
         target = node.target
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
-        if node.op in ("call_method", "call_function") and name.split(".")[0] in OVERLAPPING_VIEWS:
+        name = name.split(".")[0]
+        if node.op not in ("call_method", "call_function"):
+            continue
+        if name in OVERLAPPING_VIEWS:
+            return True
+        in_place = name.endswith("_") and not name.endswith("__")
+        if not (in_place or "out" in node.kwargs or name in _WRITING_OPERATORS):
+            continue
+        taken = [
+            leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, fx.Node)
+        ]
+        if len(taken) > 1:
             return True
     return False
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-# Weights, submodules and hooks are torch's own; writes to buffers are in the graph.
-_STANDARD = frozenset(vars(torch.nn.Module()))
+from compile_farm.runtime.modules import STANDARD
+from compile_farm.runtime.subclasses import is_subclass
+
 _PLAIN = (bool, int, float, complex, str, bytes)
 _ABSENT = object()
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
@@ -32,9 +33,15 @@ def writes_of(model: torch.nn.Module) -> Iterator[list[str]]:
     @functools.wraps(original)
     def forward(*args: Any, **kwargs: Any) -> Any:
         attributes, given = _attributes(model), _image((args, kwargs))
+        buffers = _buffers(model)
         with _DataWatch(written):
             result = original(*args, **kwargs)
         after = _attributes(model)
+        written.extend(
+            f"the buffer {name!r}, by giving it another tensor"
+            for name, before in buffers.items()
+            if _buffers(model).get(name) is not before
+        )
         written.extend(
             f"the attribute {name!r}"
             for name in sorted(attributes.keys() | after.keys())
@@ -69,13 +76,29 @@ class _DataWatch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+def _buffers(model: torch.nn.Module) -> dict[str, torch.Tensor | None]:
+    """An assignment leaves the old tensor as it was, for whoever else has it; a graph writes."""
     return {
+        f"{path}.{name}" if path else name: tensor
+        for path, module in model.named_modules()
+        for name, tensor in module._buffers.items()
+    }
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+    attributes = {
         f"{path}.{name}" if path else name: _image(value)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if name not in _STANDARD
+        if name not in STANDARD
     }
+    for path, weight in (*model.named_parameters(), *model.named_buffers()):
+        if is_subclass(weight):
+            # Another tensor in one of its attributes leaves no operator either. Read past the
+            # class's own __getattribute__, which torch.export puts its tracing into.
+            held = object.__getattribute__(weight, "__dict__")
+            attributes |= {f"{path}.{name}": _image(value) for name, value in held.items()}
+    return attributes
 
 
 def _differs(before: Any, after: Any) -> bool:

@@ -8,9 +8,8 @@ structure. Fixed arguments must be equal to what was captured, given or by defau
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from compile_farm.errors import InputMismatchError
 from compile_farm.runtime.trees import Flatten, compile_flatten, literal_value, same_literal
@@ -20,9 +19,11 @@ _MISSING = object()
 
 
 class Arguments:
-    """Compiled once for an artifact and the ``forward`` of the model that it is bound to."""
+    """Compiled once for an artifact and the method of the model that it is bound to."""
 
-    def __init__(self, convention: graph_pb2.CallingConvention, model: torch.nn.Module) -> None:
+    def __init__(
+        self, convention: graph_pb2.CallingConvention, forward: Callable[..., Any]
+    ) -> None:
         args = convention.args.container.children
         kwargs = convention.kwargs.container
         parameters = list(convention.parameters)
@@ -40,7 +41,7 @@ class Arguments:
             for tree, name in zip(trees, [*names, *self._keywords], strict=True)
         ]
         try:
-            self._forward: inspect.Signature | None = inspect.signature(model.forward)
+            self._forward: inspect.Signature | None = inspect.signature(forward)
         except (TypeError, ValueError):
             self._forward = None
         named = self._forward.parameters if self._forward is not None else {}

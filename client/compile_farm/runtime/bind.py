@@ -24,7 +24,8 @@ from compile_farm.runtime.loaded import LoadedArtifact, finisher
 from compile_farm.runtime.modules import why_another
 from compile_farm.runtime.overlap import WriteWatch, first_shared
 from compile_farm.runtime.trees import compile_build
-from compile_farm.runtime.weights import Slot, find_slots, weight_problem
+from compile_farm.runtime.watch import ModelWatch
+from compile_farm.runtime.weights import Slot, find_slots, require_no_other, weight_problem
 from compile_farm.v1 import artifact_pb2, graph_pb2
 
 _address = torch.Tensor.data_ptr
@@ -50,14 +51,18 @@ class BoundModel:
 
     A weight that was changed in place is used as it is now; one that was replaced or moved
     (``model.half()``, ``load_state_dict(..., assign=True)``) is checked again at the next call,
-    which raises BindError if it no longer fits. After replacing a whole submodule, call
-    ``rebind()``. Calls from several threads are safe; on one device they wait for each other.
+    which raises BindError if it no longer fits. So is a submodule that was replaced. A setting
+    that changed (a factor, a mode, a hook) raises InputMismatchError: the code has it as a
+    constant.
+    Calls from several threads are safe; on one device they wait for each other.
     """
 
     # Dynamo must call this and not look into it.
     _torchdynamo_disable = True
 
-    def __init__(self, loaded: LoadedArtifact, model: torch.nn.Module) -> None:
+    def __init__(
+        self, loaded: LoadedArtifact, model: torch.nn.Module, method: str = "forward"
+    ) -> None:
         """Raises BindError where the model is not what was captured."""
         manifest = loaded.manifest
         if not manifest.calling_convention.HasField("result"):
@@ -76,8 +81,9 @@ class BoundModel:
         self._weights = [i for i, entry in inputs if entry.role != graph_pb2.ROLE_USER_INPUT]
         self._entries = [self._signature.inputs[index] for index in self._weights]
         self._places = {index: place for place, index in enumerate(self._weights)}
-        self._arguments = Arguments(manifest.calling_convention, model)
+        self._arguments = Arguments(manifest.calling_convention, getattr(model, method))
         self._blank: list[Any] = [None] * len(inputs)
+        self._watch: ModelWatch | None = None
         self.rebind()
         compiler = CheckCompiler(
             self._signature, manifest.compiled_inputs, self._users, self._weights, self._device
@@ -94,16 +100,23 @@ class BoundModel:
 
     def rebind(self) -> None:
         """Checks the modules that the model has now, and finds and checks all weights again."""
-        slots = find_slots(self._model, self._entries, self._device)
+        if self._watch is not None:
+            self._require_unchanged(self._watch)
+        watch = ModelWatch(self._model)
+        modules = self.manifest.calling_convention.modules
+        subclasses = self.manifest.calling_convention.subclasses
+        slots = find_slots(self._model, self._entries, subclasses, self._device)
         checked = self._check([held[name] for held, name in slots])
-        problem = why_another(self.manifest.calling_convention.modules, self._model)
+        problem = why_another(modules, self._model)
         if problem is not None:
             raise BindError(
                 f"the model is not the one that was captured: {problem}",
                 remedy="bind a model of the same code, configuration and mode, or capture this one",
             )
-        self._checked = checked
-        self._homes: list[dict[str, Any]] = [held for held, _ in slots]
+        if modules:
+            require_no_other(self._model, self._entries, subclasses)
+        self._checked, self._watch = checked, watch
+        self._homes = [held for held, _ in slots]
         self._names = [name for _, name in slots]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -118,6 +131,12 @@ class BoundModel:
                 "autocast is on, and the model was captured without it",
                 remedy="call it outside, or enter autocast inside forward and capture that",
             )
+        watch = self._watch
+        assert watch is not None
+        if not watch.is_as_before():
+            self._require_unchanged(watch)
+        if not watch.has_same_modules():
+            self.rebind()
         inputs = self._blank.copy()
         self._arguments.flatten(args, kwargs, inputs)
         users = [inputs[index] for index in self._users]
@@ -147,10 +166,21 @@ class BoundModel:
 
         return self._build(results, original, dict(zip(self._known, symbols, strict=True)))
 
+    @staticmethod
+    def _require_unchanged(watch: ModelWatch) -> None:
+        if (what := watch.changed()) is not None:
+            raise InputMismatchError(
+                f"the model changed after it was bound: {what}",
+                remedy="set it back, or capture the model as it is now",
+            )
+
     def written_slots(self) -> list[Slot]:
         """Where the weights are that a call writes to."""
         places = zip(self._entries, self._homes, self._names, strict=True)
-        return [(home, name) for entry, home, name in places if entry.mutated]
+        # What lies inside a subclass is refused at capture if it is written to.
+        return [
+            (home, name) for entry, home, name in places if entry.mutated and isinstance(home, dict)
+        ]
 
     def _recheck(self) -> _Weights:
         found = [held.get(name) for held, name in zip(self._homes, self._names, strict=True)]
@@ -221,15 +251,16 @@ def bind(
     model: torch.nn.Module,
     verify_on_load: int = 0,
     quarantine: Callable[[str], None] | None = None,
+    method: str = "forward",
 ) -> BoundModel | WatchedModel:
-    """Raises BindError."""
-    bound = BoundModel(loaded, model)
+    """``method``: which of the model's was captured. Raises BindError."""
+    bound = BoundModel(loaded, model, method)
     if not verify_on_load:
         return bound
     canary = Canary(
         loaded.manifest,
         verify_on_load,
-        model,
+        model if method == "forward" else getattr(model, method),
         slots=bound.written_slots,
         quarantine=quarantine,
     )

@@ -28,6 +28,7 @@ from compile_farm.runtime.numbers import (
     same_kind,
     wide,
 )
+from compile_farm.runtime.subclasses import is_subclass, plain_parts, rebuilt
 from compile_farm.runtime.weights import Slot
 from compile_farm.v1 import artifact_pb2
 
@@ -123,13 +124,11 @@ class Canary:
 
     def _copied(self, given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
         if self._written is None:
-            copied: tuple[Any, dict[str, Any]] = tree_map_only(torch.Tensor, copy_as_it_lies, given)
+            copied: tuple[Any, dict[str, Any]] = tree_map_only(torch.Tensor, _copy, given)
             return copied
         args, kwargs = given
         return tuple(
-            copy_as_it_lies(value)
-            if index in self._written and isinstance(value, torch.Tensor)
-            else value
+            _copy(value) if index in self._written and isinstance(value, torch.Tensor) else value
             for index, value in enumerate(args)
         ), kwargs
 
@@ -220,8 +219,14 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return rebuilt(tensor, copy_as_it_lies)
+
+
 def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
+    if is_subclass(value):
+        yield from (part for _, part in plain_parts("", value))
+    elif isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():

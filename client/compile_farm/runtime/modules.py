@@ -7,6 +7,8 @@ differs would bind, and answer wrongly.
 
 from __future__ import annotations
 
+import hashlib
+import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +19,9 @@ from compile_farm.v1 import graph_pb2
 
 # Longer texts and tuples are no settings of a layer.
 _LONGEST = 200
+_NUMBERS = (bool, int, float)
+# What every module has, and what transformers notes on modules whose weights it has set.
+STANDARD = frozenset(vars(torch.nn.Module())) | {"_is_hf_initialized"}
 
 _WITH_MODES = (
     torch.nn.modules.dropout._DropoutNd,
@@ -76,8 +81,13 @@ def why_another(states: Sequence[graph_pb2.ModuleState], model: torch.nn.Module)
 
 def _trains(module: torch.nn.Module) -> bool:
     """Its mode; False for those of torch's layers that do the same in both."""
+    return module.training and has_mode(module)
+
+
+def has_mode(module: torch.nn.Module) -> bool:
+    """Whether train and eval may differ: not for most of torch's layers."""
     own = type(module).__module__.startswith("torch.nn.")
-    return module.training and (not own or isinstance(module, _WITH_MODES))
+    return not own or isinstance(module, _WITH_MODES)
 
 
 def _mode(training: bool) -> str:
@@ -85,7 +95,8 @@ def _mode(training: bool) -> str:
 
 
 def _settings(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Names and values, sorted: a layer's documented ones, and plain numbers of other classes.
+    """Names and values, sorted: a layer's documented ones, and of other classes plain numbers,
+    lists of them, and functions (an activation).
 
     Texts of other classes are left out: paths and names are among them.
     """
@@ -95,13 +106,31 @@ def _settings(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
         names: Iterable[str] = set(getattr(module, "__constants__", ()))
         simple: tuple[type, ...] = (bool, int, float, str, type(None), tuple)
     else:
-        names = [name for name in module.__dict__ if name != "training" and name[0] != "_"]
-        simple = (bool, int, float)
+        names = [name for name in module.__dict__ if name not in STANDARD]
+        simple = _NUMBERS
     for name in sorted(names):
         value = getattr(module, name, None)
+        if simple is _NUMBERS and (text := _as_text(value)) is not None:
+            yield name, text
         # Beyond 64 bits it is no size and no flag.
         if type(value) in simple and not (type(value) is int and abs(value) >= 2**62):
-            yield name, repr(value)[:_LONGEST] if type(value) is tuple else value
+            yield name, _shortened(repr(value)) if type(value) is tuple else value
+
+
+def _as_text(value: Any) -> str | None:
+    """A list of numbers, or a function's name; None for anything else."""
+    if type(value) in (list, tuple) and all(type(item) in _NUMBERS for item in value):
+        return _shortened(repr(value))
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+        return f"the function {value.__qualname__}"[:_LONGEST]
+    return None
+
+
+def _shortened(text: str) -> str:
+    """Two long texts that begin alike stay two."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:100]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()})"
 
 
 def _literal(value: Any) -> graph_pb2.Literal:

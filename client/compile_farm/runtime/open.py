@@ -14,12 +14,17 @@ from compile_farm.targets import host_target, why_incompatible
 from compile_farm.trust import TrustStore
 
 
-def open_artifact(cached: CachedArtifact, trust: TrustStore) -> LoadedArtifact:
-    """Raises UntrustedArtifactError or TargetMismatchError; maps nothing then."""
+def open_artifact(
+    cached: CachedArtifact, trust: TrustStore, *, other_card: bool = False
+) -> LoadedArtifact:
+    """Raises UntrustedArtifactError or TargetMismatchError; maps nothing then.
+
+    ``other_card``: as for ``why_incompatible``.
+    """
     trust.verify(cached.manifest_bytes, cached.signature)
     manifest = cached.manifest
     device_type = manifest.target.WhichOneof("hardware") or "cpu"
-    problem = why_incompatible(manifest.target, host_target(device_type))
+    problem = why_incompatible(manifest.target, host_target(device_type), other_card=other_card)
     if problem:
         raise TargetMismatchError(
             f"the artifact {cached.digest[:16]} can't run here: {problem}",

@@ -26,7 +26,7 @@ def shares_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     (start, end), (other_start, other_end) = _span(one), _span(other)
     if end <= other_start or other_end <= start:
         return False
-    return _meet(
+    return meet(
         other_start - start,
         one.shape,
         one.stride(),
@@ -132,7 +132,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _meet(
+def meet(
     distance: int,
     sizes: tuple[int, ...],
     strides: tuple[int, ...],

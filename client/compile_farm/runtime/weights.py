@@ -1,7 +1,8 @@
 """A model's weights: found by name, checked once, and watched at each call.
 
 A slot is a dictionary and a name in it (``module._parameters["weight"]``), so that a parameter
-which somebody replaces is seen at the next call. What is compared then is the address of each: a
+which somebody replaces is seen at the next call. For a tensor inside a subclass the subclass takes
+the dictionary's place. What is compared then is the address of each: a
 weight that moved is checked again before anything runs.
 """
 
@@ -16,9 +17,12 @@ from compile_farm.errors import BindError, InputMismatchError
 from compile_farm.runtime.checks import ALIGNMENT, torch_dtype
 from compile_farm.runtime.explain import tensor_problem
 from compile_farm.runtime.expressions import symbols_of
+from compile_farm.runtime.subclasses import Inside
 from compile_farm.v1 import graph_pb2
 
 Slot = tuple[dict[str, Any], str]
+# Where a weight lies that is only read.
+Place = tuple[dict[str, Any] | Inside, str]
 
 
 def check_weights(
@@ -67,28 +71,63 @@ def _is_equal(spec: graph_pb2.TensorSpec, weight: Any, device: torch.device) -> 
 
 
 def find_slots(
-    model: torch.nn.Module, entries: Sequence[graph_pb2.Input], device: torch.device
-) -> list[Slot]:
-    """Where each weight of ``entries`` lives in ``model``; raises BindError for a missing one."""
-    modules = dict(model.named_modules(remove_duplicate=False))
-    return [_slot(modules, entry, device, type(model).__name__) for entry in entries]
+    model: torch.nn.Module,
+    entries: Sequence[graph_pb2.Input],
+    subclasses: Sequence[graph_pb2.Subclass],
+    device: torch.device,
+) -> list[Place]:
+    """Where each weight of ``entries`` lives in ``model``.
+
+    Raises BindError for a missing one, and for one that is not the subclass of the capture.
+    """
+    places = _Places(model, subclasses)
+    return [
+        ({"data": _constant(entry, device)}, "data") if entry.data else places.slot(entry.name)
+        for entry in entries
+    ]
 
 
-def _slot(
-    modules: dict[str, torch.nn.Module], entry: graph_pb2.Input, device: torch.device, model: str
-) -> Slot:
-    if entry.data:
-        return {"data": _constant(entry, device)}, "data"
-    path, _, name = entry.name.rpartition(".")
-    module = modules.get(path)
-    if module is not None:
-        for held in (module._parameters, module._buffers, module.__dict__):
-            if isinstance(held.get(name), torch.Tensor):
-                return held, name
-    raise BindError(
-        f"{model} has no weight {entry.name!r}, which the artifact takes",
-        remedy="bind a model of the same class and configuration as was captured",
-    )
+def require_no_other(
+    model: torch.nn.Module,
+    entries: Sequence[graph_pb2.Input],
+    subclasses: Sequence[graph_pb2.Subclass],
+) -> None:
+    """Raises BindError for a weight that the capture had none of: a bias where there was none.
+
+    A capture has them all, also those that ``forward`` does not use.
+    """
+    known = {entry.name for entry in entries} | {state.path for state in subclasses}
+    for path, module in model.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            full = f"{path}.{name}" if path else name
+            if tensor is not None and full not in known:
+                raise BindError(
+                    f"the model has the weight {full!r}, which the captured one had not",
+                    remedy="bind a model of the same configuration, or capture this one",
+                )
+
+
+class _Places:
+    def __init__(self, model: torch.nn.Module, subclasses: Sequence[graph_pb2.Subclass]) -> None:
+        self._model = type(model).__name__
+        self._modules = dict(model.named_modules(remove_duplicate=False))
+        self._subclasses: dict[str, Inside] = {}
+        for state in subclasses:  # those inside another come after it
+            self._subclasses[state.path] = Inside(*self.slot(state.path), state)
+
+    def slot(self, path: str) -> Place:
+        owner, _, name = path.rpartition(".")
+        if owner in self._subclasses:
+            return self._subclasses[owner], name
+        module = self._modules.get(owner)
+        if module is not None:
+            for held in (module._parameters, module._buffers, module.__dict__):
+                if isinstance(held.get(name), torch.Tensor):
+                    return held, name
+        raise BindError(
+            f"{self._model} has no weight {path!r}, which the artifact takes",
+            remedy="bind a model of the same class and configuration as was captured",
+        )
 
 
 def _constant(entry: graph_pb2.Input, device: torch.device) -> torch.Tensor:
