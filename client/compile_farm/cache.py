@@ -2,6 +2,7 @@
 
     DIR/artifacts/<digest>/   manifest.pb, signature.pb, model.so, ...
     DIR/keys/<key>            the digest that the key last had
+    DIR/locks/<digest>        held by the process that fetches it
 
 Entries are written beside and renamed into place, so a reader sees a whole one or none. They are
 native code: the folder must belong to this user alone, and each file's digest is checked again
@@ -10,10 +11,13 @@ before it is mapped.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from compile_farm.artifact import (
@@ -67,6 +71,7 @@ class LocalCache:
         self._artifacts = self.folder / "artifacts"
         self._keys = self.folder / "keys"
         self._quarantined = self.folder / "quarantined"
+        self._locks = self.folder / "locks"
         for path in (self.folder, self._artifacts, self._keys):
             _make_private(path)
 
@@ -109,6 +114,25 @@ class LocalCache:
             raise CorruptArtifactError(f"the local cache {self.folder} lost what was written to it")
         self.remember(artifact.manifest.key, artifact.digest)
         return stored
+
+    @contextmanager
+    def alone(self, digest: str) -> Iterator[None]:
+        """Inside, no other process or thread of this host is: eight ranks fetch an artifact once.
+
+        Where the folder can't be written to, nobody waits.
+        """
+        try:
+            _make_private(self._locks)
+            lock = os.open(self._locks / self._entry(digest).name, os.O_RDWR | os.O_CREAT, 0o600)
+        except (OSError, CompileFarmError):
+            yield
+            return
+        try:
+            # Released by the system when the process ends, however it ends.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def remember(self, key: str, digest: str) -> None:
         """Notes which artifact a key has, for when the farm can't be asked."""

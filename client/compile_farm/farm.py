@@ -16,11 +16,15 @@ from compile_farm.errors import CaptureError, CompileFarmError, FarmUnavailableE
 from compile_farm.fetch import Fetcher
 from compile_farm.fetched import Artifact
 from compile_farm.job import Job
-from compile_farm.link import Link
+from compile_farm.link import OFFLINE_VARIABLE, Link
 from compile_farm.refusals import RefusalReport
+from compile_farm.release.check import ReleaseRef
+from compile_farm.release.draft import ReleaseDraft
+from compile_farm.release.load import LoadedModel, Loader, Prefetch
+from compile_farm.release.local import LocalReleases
 from compile_farm.runtime.preheat import preheat_for_model
 from compile_farm.targets import admissible_targets, choose_target, host_target
-from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, target_pb2
+from compile_farm.v1 import artifact_pb2, compiler_pb2, graph_pb2, release_pb2, target_pb2
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +49,7 @@ class Farm:
         trusted_keys: str | Iterable[str | bytes] | None = None,
         cache_dir: str | Path | None = None,
         timeout: float = 30.0,
+        offline: bool | None = None,
     ) -> None:
         """
         Args:
@@ -55,11 +60,17 @@ class Farm:
                 that, a farm on loopback is trusted at first use, and no other.
             cache_dir: the local cache. Without it COMPILE_FARM_CACHE, then ~/.cache/compile-farm.
             timeout: seconds for an answer of the farm. A compile may take as long as it takes.
+            offline: use the local cache alone, and never the network. Without it
+                COMPILE_FARM_OFFLINE=1.
         """
         self.url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         self._cache = LocalCache(cache_dir)
-        self._link = Link(self.url, trusted_keys, timeout, self._cache.folder / "trusted")
+        if offline is None:
+            offline = os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")
+        folder = self._cache.folder
+        self._link = Link(self.url, trusted_keys, timeout, folder / "trusted", offline)
         self._fetcher = Fetcher(self._link, self._cache)
+        self._loader = Loader(self._link, self._fetcher, LocalReleases(folder / "releases"))
         self._refusals = RefusalReport(lambda counts: self._link.transport.report_refusals(counts))
 
     def __enter__(self) -> Farm:
@@ -71,6 +82,7 @@ class Farm:
     def close(self) -> None:
         """Ends the connection; unfinished jobs of this Farm end with it."""
         self._refusals.flush()
+        self._loader.close()
         self._link.close()
 
     def submit(
@@ -227,6 +239,76 @@ class Farm:
         """
         preheat_for_model(model)
         return self.artifact(key).bind(model, verify_on_load)
+
+    def load(
+        self,
+        release: str,
+        model: torch.nn.Module,
+        *,
+        component: str = "",
+        on_miss: str = "eager",
+        verify_on_load: int = 0,
+    ) -> LoadedModel:
+        """A release's artifacts on this model: no tracing, and no compiler needed.
+
+        Artifacts for exactly this host are taken first, then such as run here but were built for a
+        lower CPU level or another card of the same architecture, as the result's ``notes`` say.
+
+        Args:
+            release: "name@revision"; of a name alone the pinned revision, or the newest. A revision
+                that this host has seen needs no farm.
+            model: with its weights, on the device where it will run; a part of a larger model too.
+            component: of a release of several models, which one this is.
+            on_miss: "eager" runs the model itself where no artifact can be used, now or for a
+                call, with the reason in the result and the log; "error" raises.
+            verify_on_load: as for ``Artifact.bind``.
+
+        Raises, with on_miss="error": ReleaseNotFoundError; TargetMismatchError where nothing was
+        built for this host; BindError where the model is not the one that was captured;
+        FarmUnavailableError; UntrustedArtifactError.
+        """
+        _choice({"eager": 0, "error": 0}, on_miss, "value of on_miss")
+        ref = ReleaseRef.parse(release)
+        return self._loader.load(ref, model, component, on_miss, verify_on_load)
+
+    def prefetch(self, release: str) -> Prefetch:
+        """Fetches and opens, in the background, what ``load`` of this release will need.
+
+        Raises ReleaseNotFoundError, FarmUnavailableError, UntrustedArtifactError; what keeps an
+        artifact from coming is raised by ``wait`` and by ``load``.
+        """
+        return self._loader.prefetch(ReleaseRef.parse(release))
+
+    def release(self, release: str) -> ReleaseDraft:
+        """A new release, "name@revision": add models to it, then publish it."""
+
+        def compile_capture(capture: graph_pb2.Capture, effort: str, numerics: str) -> Job:
+            return self.compile(capture, device_type_of(capture), effort, numerics)
+
+        def publish(made: release_pb2.Release) -> release_pb2.Release:
+            return self._loader.keep(self._link.transport.publish(made).release, current=False)
+
+        return ReleaseDraft(ReleaseRef.parse(release), compile_capture, publish)
+
+    def resolve(self, release: str) -> release_pb2.Release:
+        """What a release holds, its signature checked.
+
+        Raises ReleaseNotFoundError, FarmUnavailableError, UntrustedArtifactError.
+        """
+        return self._loader.resolve(ReleaseRef.parse(release)).release
+
+    def releases(self, name: str = "") -> list[release_pb2.ReleaseSummary]:
+        """What was published, of a name or of all: by name, newest first."""
+        return list(self._link.transport.releases(name).releases)
+
+    def pin(self, name: str, revision: str) -> None:
+        """The name alone means this revision from now on; "" for the newest."""
+        self._link.transport.pin(name, revision)
+
+    def rollback(self, name: str) -> tuple[str, str]:
+        """The name alone means what it did before; the revision now, and the one until now."""
+        answer = self._link.transport.rollback(name)
+        return answer.revision, answer.before
 
     def lookup(self, keys: Sequence[str]) -> dict[str, artifact_pb2.ArtifactRef]:
         """Those of ``keys`` that the farm has, with where each lies."""

@@ -23,7 +23,7 @@ from compile_farm.fetched import Artifact
 from compile_farm.link import Link
 from compile_farm.runtime.preheat import preheat_for_artifact
 from compile_farm.trust import TrustStore
-from compile_farm.v1 import artifact_pb2, compiler_pb2
+from compile_farm.v1 import artifact_pb2, compiler_pb2, release_pb2
 
 
 class Fetcher:
@@ -82,23 +82,45 @@ class Fetcher:
             raise _in_quarantine(key, ref.digest, reason)
         cached = self._cache.get(ref.digest)
         if cached is None:
-            data = ref.inline
-            if not data or digest_of(data) != ref.digest:
-                data = self._link.transport.read(ref)
-            unpacked = unpack(data, trust.verify)
-            preheat_for_artifact(unpacked.manifest)
-            _check_key(unpacked.manifest, key)
-            cached = self._cache.put(unpacked)
+            with self._cache.alone(ref.digest):
+                # Another process may have been faster.
+                cached = self._cache.get(ref.digest) or self._fetch(key, ref, trust)
         _check_identity(cached, key, trust)
         self._cache.remember(key, cached.digest)
         return Artifact(cached, trust, self.quarantine)
+
+    def pinned(self, key: str, digest: str, size: int) -> Artifact:
+        """The artifact of a release: this one and no other, without asking anyone if it is here.
+
+        Raises ArtifactNotFoundError, QuarantinedError, FarmUnavailableError,
+        UntrustedArtifactError, CorruptArtifactError.
+        """
+        if (reason := self._cache.quarantined(digest)) is not None:
+            raise _in_quarantine(key, digest, reason)
+        cached = self._cache.get(digest)
+        if cached is None:
+            return self.take(key, artifact_pb2.ArtifactRef(key=key, digest=digest, size=size))
+        trust = self._link.local_trust()
+        _check_identity(cached, key, trust)
+        return Artifact(cached, trust, self.quarantine)
+
+    def _fetch(self, key: str, ref: artifact_pb2.ArtifactRef, trust: TrustStore) -> CachedArtifact:
+        data = ref.inline
+        if not data or digest_of(data) != ref.digest:
+            data = self._link.transport.read(ref)
+        unpacked = unpack(data, trust.verify)
+        preheat_for_artifact(unpacked.manifest)
+        _check_key(unpacked.manifest, key)
+        return self._cache.put(unpacked)
 
     def quarantine(self, key: str, digest: str, reason: str) -> None:
         """This host forgets the artifact, and the farm gives it to no other."""
         self._cache.quarantine(digest, reason)
         self._link.transport.quarantine(key, digest, reason)
 
-    def note_quarantine(self, found: compiler_pb2.LookupResponse) -> None:
+    def note_quarantine(
+        self, found: compiler_pb2.LookupResponse | release_pb2.ResolveResponse
+    ) -> None:
         """Forgets what the farm says is in quarantine."""
         for one in found.quarantined:
             self._cache.quarantine(one.digest, one.reason)

@@ -59,8 +59,10 @@ class Artifact:
         """Where its files lie in the local cache."""
         return self._cached.folder
 
-    def open(self) -> LoadedArtifact:
+    def open(self, *, other_card: bool = False) -> LoadedArtifact:
         """The code, ready to run on any device of its target; opened once.
+
+        ``other_card``: also on a GPU of the same architecture and another name, untuned for it.
 
         Raises UntrustedArtifactError, TargetMismatchError or CorruptArtifactError before anything
         of it is mapped.
@@ -70,7 +72,7 @@ class Artifact:
         with self._lock:
             if self._loaded is None:
                 preheat_for_artifact(self.manifest)
-                self._loaded = open_artifact(self._cached, self._trust)
+                self._loaded = open_artifact(self._cached, self._trust, other_card=other_card)
             return self._loaded
 
     def bind(self, model: torch.nn.Module, verify_on_load: int = 0) -> Callable[..., Any]:

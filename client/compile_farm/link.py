@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compile_farm.errors import CompileFarmError, UntrustedArtifactError
+from compile_farm.errors import CompileFarmError, FarmUnavailableError, UntrustedArtifactError
 from compile_farm.trust import KEYS_VARIABLE, FirstUse, TrustStore
 from compile_farm.v1 import compiler_pb2
 
 if TYPE_CHECKING:
     from compile_farm.transport import Address, Transport
+
+OFFLINE_VARIABLE = "COMPILE_FARM_OFFLINE"
 
 
 class Link:
@@ -27,9 +29,14 @@ class Link:
         trusted_keys: str | Iterable[str | bytes] | None,
         timeout: float,
         folder: Path,
+        offline: bool = False,
     ) -> None:
-        """``folder`` keeps the keys that a farm on loopback showed at first use."""
+        """``folder`` keeps the keys that a farm on loopback showed at first use.
+
+        ``offline``: the farm is never asked, and is away to whoever needs it.
+        """
         self.url = url
+        self.offline = offline
         self._timeout = timeout
         self._explicit = _trust_store(trusted_keys)
         self._first_use = FirstUse(folder)
@@ -51,6 +58,12 @@ class Link:
     def transport(self) -> Transport:
         """The connection. Raises CompileFarmError after ``close`` and for a URL that is none."""
         # grpc costs a tenth of a second to import: not for what the local cache has.
+        if self.offline:
+            raise FarmUnavailableError(
+                f"the farm at {self.url} is not asked: this process is offline, and the local "
+                "cache does not have it",
+                remedy=f"prefetch while online, or unset {OFFLINE_VARIABLE}",
+            )
         from compile_farm.transport import Transport
 
         address = self._address

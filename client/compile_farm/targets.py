@@ -91,8 +91,14 @@ def host_isa() -> str:
     return min(found, admitted, key=ISA_LEVELS.index)
 
 
-def why_incompatible(built: target_pb2.Target, host: target_pb2.Target) -> str | None:
-    """Why an artifact for ``built`` must not run on ``host``, in words; None if it may."""
+def why_incompatible(
+    built: target_pb2.Target, host: target_pb2.Target, *, other_card: bool = False
+) -> str | None:
+    """Why an artifact for ``built`` must not run on ``host``, in words; None if it may.
+
+    ``other_card``: a GPU of the same architecture and another name will do. Its machine code is the
+    same; what was tuned was tuned for another one.
+    """
     hardware = built.WhichOneof("hardware")
     if hardware is None or hardware != host.WhichOneof("hardware"):
         return f"it was built for {hardware or 'nothing'}, this is {host.WhichOneof('hardware')}"
@@ -110,7 +116,7 @@ def why_incompatible(built: target_pb2.Target, host: target_pb2.Target) -> str |
         return _why_isa_too_high(built.cpu.isa, host.cpu.isa)
     if built.cuda.arch != host.cuda.arch:
         return f"it was built for {built.cuda.arch}, this GPU is {host.cuda.arch}"
-    if built.cuda.device_name != host.cuda.device_name:
+    if built.cuda.device_name != host.cuda.device_name and not other_card:
         return f"it was built for {built.cuda.device_name}, this GPU is {host.cuda.device_name}"
     return None
 

@@ -20,8 +20,16 @@ from compile_farm.errors import (
     CorruptArtifactError,
     FarmUnavailableError,
     InvalidGraphError,
+    InvalidReleaseError,
+    ReleaseNotFoundError,
 )
-from compile_farm.v1 import artifact_pb2, compiler_pb2, compiler_pb2_grpc
+from compile_farm.v1 import (
+    artifact_pb2,
+    compiler_pb2,
+    compiler_pb2_grpc,
+    release_pb2,
+    release_pb2_grpc,
+)
 
 # gRPC's own limit is 4 MiB; a capture of thousands of nodes or an inline artifact is more.
 MAX_MESSAGE_BYTES = 65 * 2**20
@@ -97,6 +105,7 @@ class Transport:
             self._channel = grpc.insecure_channel(address.target, options)
         # The generated stubs have no types.
         self._compiler: Any = compiler_pb2_grpc.CompilerStub(self._channel)  # type: ignore[no-untyped-call]
+        self._releases: Any = release_pb2_grpc.ReleasesStub(self._channel)  # type: ignore[no-untyped-call]
         self._artifacts: Any = compiler_pb2_grpc.ArtifactsStub(self._channel)  # type: ignore[no-untyped-call]
 
     def capabilities(self) -> compiler_pb2.GetCapabilitiesResponse:
@@ -146,6 +155,38 @@ class Transport:
         for refusal, count in refusals.items():
             request.refusals.add(refusal=refusal, count=count)
         self._ask(self._compiler.ReportRefusals, request, _REPORT_SECONDS)
+
+    def publish(self, release: release_pb2.Release) -> release_pb2.PublishResponse:
+        """Has the farm sign and keep a release."""
+        answer: release_pb2.PublishResponse = self._ask_releases(
+            self._releases.Publish, release_pb2.PublishRequest(release=release)
+        )
+        return answer
+
+    def resolve(self, name: str, revision: str) -> release_pb2.ResolveResponse:
+        """A release, and what of it is in quarantine."""
+        answer: release_pb2.ResolveResponse = self._ask_releases(
+            self._releases.Resolve, release_pb2.ResolveRequest(name=name, revision=revision)
+        )
+        return answer
+
+    def releases(self, name: str) -> release_pb2.ListReleasesResponse:
+        """What was published, of a name or of all."""
+        answer: release_pb2.ListReleasesResponse = self._ask_releases(
+            self._releases.List, release_pb2.ListReleasesRequest(name=name)
+        )
+        return answer
+
+    def pin(self, name: str, revision: str) -> None:
+        """What the name alone means from now on."""
+        self._ask_releases(self._releases.Pin, release_pb2.PinRequest(name=name, revision=revision))
+
+    def rollback(self, name: str) -> release_pb2.RollbackResponse:
+        """Back to what was current before."""
+        answer: release_pb2.RollbackResponse = self._ask_releases(
+            self._releases.Rollback, release_pb2.RollbackRequest(name=name)
+        )
+        return answer
 
     def cancel(self, job_id: str) -> bool:
         """Whether the job was stopped; False if others wait for it or it had ended."""
@@ -217,6 +258,15 @@ class Transport:
         except grpc.RpcError as error:
             raise self._words(error) from error
 
+    def _ask_releases(self, call: Callable[..., Message], request: Any) -> Message:
+        """NOT_FOUND is of a release here."""
+        try:
+            return self._ask(call, request)
+        except ArtifactNotFoundError as error:
+            raise ReleaseNotFoundError(
+                error.message, remedy="`compile-farm release list` has those that there are"
+            ) from error
+
     def _words(self, error: grpc.RpcError) -> CompileFarmError:
         code: grpc.StatusCode = error.code()
         details = (error.details() or "").strip()[:2000]
@@ -243,6 +293,8 @@ class Transport:
             return InvalidGraphError(f"{farm} refused the request: {details}")
         if code == grpc.StatusCode.NOT_FOUND:
             return ArtifactNotFoundError(f"{farm} does not have it: {details}")
+        if code in (grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.FAILED_PRECONDITION):
+            return InvalidReleaseError(f"{farm} did not do it: {details}")
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
             return CompileFarmError(f"{farm} does not let this client in: {details}")
         if code == grpc.StatusCode.UNIMPLEMENTED:

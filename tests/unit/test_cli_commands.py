@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from compile_farm.cli import main
+from compile_farm.cli import COMMANDS, main
 from compile_farm.cli.common import print_json, print_table, readable_bytes, readable_seconds
 from compile_farm.v1 import artifact_pb2, compiler_pb2, target_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("serve", "compile", "status", "artifacts", "report", "doctor")
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from compile_farm.capture.export import capture_export
-from compile_farm.cli import main
+from compile_farm.cli import COMMANDS, main
 from compile_farm.cli.factory import load_request
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
-
-
-COMMANDS = ["serve", "compile", "explain", "status", "artifacts", "quarantine", "report", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -18,13 +18,15 @@ from compile_farm.errors import CompileFailedError, CompileFarmError, FarmUnavai
 
 EXIT_DONE, EXIT_FAILED, EXIT_MISTAKE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
-_COMMANDS = (
+COMMANDS = (
     "serve",
     "compile",
     "explain",
     "status",
     "artifacts",
     "quarantine",
+    "release",
+    "prefetch",
     "report",
     "doctor",
 )
@@ -74,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in _COMMANDS:
+    for name in COMMANDS:
         module = importlib.import_module(f"compile_farm.cli.{name}")
         command = commands.add_parser(
             name,

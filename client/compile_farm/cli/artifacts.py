@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 from compile_farm.cli.common import (
     add_farm_arguments,
+    local_time,
     open_farm,
     positive_whole,
     print_json,
@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
             one.key,
             one.digest[:16],
             readable_bytes(one.size),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created)),
+            local_time(one.created),
             one.quarantined,
         )
         for one in found

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,11 @@ def print_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
     for row in every:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+def local_time(seconds: int) -> str:
+    """A Unix time in this host's time zone, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def readable_bytes(count: float) -> str:

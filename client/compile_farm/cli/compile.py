@@ -73,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
                 return 1
             artifact, hit = farm.artifact(why.here.key), True
         else:
-            artifact, hit = _followed(job, given.json), job.hit
+            artifact, hit = followed(job, given.json), job.hit
         seconds = time.perf_counter() - begin
     if given.out is not None:
         _write(artifact, given.out)
@@ -110,7 +110,8 @@ def _write(artifact: Artifact, out: Path) -> None:
         raise UsageError(f"--out: {error}") from error
 
 
-def _followed(job: Job, quiet: bool) -> Artifact:
+def followed(job: Job, quiet: bool) -> Artifact:
+    """What came of the job, its progress shown meanwhile; Ctrl-C cancels it."""
     try:
         _follow(job, quiet)
         return job.result()
