@@ -28,20 +28,25 @@ if TYPE_CHECKING:
         FarmUnavailableError,
         InputMismatchError,
         InvalidGraphError,
+        InvalidReleaseError,
         JobTimeoutError,
         QuarantinedError,
+        ReleaseNotFoundError,
         TargetMismatchError,
         UntrustedArtifactError,
     )
     from compile_farm.farm import Farm
     from compile_farm.fetched import Artifact
     from compile_farm.job import Job, Progress
+    from compile_farm.release.load import LoadedModel, Prefetch
 
 # Where a name lives, if not in errors.py.
 _HOMES = {
     "Artifact": "fetched",
     "Farm": "farm",
     "Job": "job",
+    "LoadedModel": "release.load",
+    "Prefetch": "release.load",
     "Progress": "job",
     "CompiledGraph": "backend",
     "compiled_graphs": "backend",
@@ -66,10 +71,14 @@ __all__ = [
     "FarmUnavailableError",
     "InputMismatchError",
     "InvalidGraphError",
+    "InvalidReleaseError",
     "Job",
     "JobTimeoutError",
+    "LoadedModel",
+    "Prefetch",
     "Progress",
     "QuarantinedError",
+    "ReleaseNotFoundError",
     "TargetMismatchError",
     "UntrustedArtifactError",
     "__version__",

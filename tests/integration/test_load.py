@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from compile_farm import Farm, InputMismatchError
+from compile_farm.cli import main
 from compile_farm.errors import (
     BindError,
     FarmUnavailableError,
@@ -212,6 +213,7 @@ print(json.dumps([error, slow, fetched]))
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_fetch_each_artifact_once(
     farm_server: RunningFarm, release: release_pb2.Release, tmp_path: Path
 ) -> None:
@@ -230,3 +232,42 @@ def test_eight_processes_fetch_each_artifact_once(
         assert slow == []
         fetched += digests
     assert sorted(fetched) == sorted({entry.digest for entry in release.entries})
+
+
+def test_the_command_line(
+    farm_server: RunningFarm,
+    release: release_pb2.Release,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COMPILE_FARM_URL", farm_server.address)
+    monkeypatch.setenv("COMPILE_FARM_CACHE", str(tmp_path / "cache"))
+    factory = tmp_path / "cli_net.py"
+    factory.write_text(
+        "import torch\nfrom tests.release_models import Net\n"
+        "def make():\n    return Net().eval(), (torch.ones(4, 8),)\n"
+    )
+    name = "tests-cli"
+    for revision in ("1", "2"):
+        assert main(["release", "publish", f"{name}@{revision}", f"{factory}:make"]) == 0
+        assert f"published {name}@{revision}: 1 artifacts" in capsys.readouterr().out
+    assert main(["release", "list", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["RELEASE", f"{name}@2", f"{name}@1"]
+    assert main(["release", "show", f"{name}@1"]) == 0
+    shown = capsys.readouterr().out
+    assert "tests.release_models" in shown
+    assert release.entries[0].digest[:16] in shown
+    assert main(["release", "diff", f"{name}@1", f"{name}@2"]) == 0
+    assert main(["release", "diff", f"{name}@1", REF]) == 1
+    assert "+ decode" in capsys.readouterr().out
+    assert main(["release", "pin", f"{name}@1"]) == 0
+    assert main(["release", "pin", f"{name}@2"]) == 0
+    assert main(["release", "rollback", name]) == 0
+    assert f"{name} means {name}@1 from now on" in capsys.readouterr().out
+    assert main(["release", "rollback", f"{name}@1"]) == 2
+    assert main(["release", "show", "none@1"]) == 1
+    assert main(["release", "show", "No Name"]) == 1
+    assert main(["prefetch", name]) == 0
+    assert f"1 artifacts of {name}" in capsys.readouterr().out
