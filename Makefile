@@ -20,6 +20,9 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 endif
 
+# Each of two processes has servers and a farm of its own; most of the time is single compiles.
+PARALLEL ?= -n 2
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow test-gpu lint protos check-protos benchmark clean redis
 
@@ -30,10 +33,10 @@ demo: $(READY) ## the main job: compile two real models, then load them in fresh
 	$(PY) -m benchmarks.demo
 
 test: $(READY) redis ## the tests, without the slow ones
-	$(PY) -m pytest
+	$(PY) -m pytest $(PARALLEL) --dist loadfile
 
 test-slow: $(READY) redis ## the slow tests alone
-	$(PY) -m pytest -m "slow and not gpu" --timeout 600
+	$(PY) -m pytest $(PARALLEL) --dist worksteal -m "slow and not gpu" --timeout 600
 
 test-gpu: $(READY) ## the tests that need a CUDA GPU; they skip without one
 	$(PY) -m pytest -m gpu -p no:cacheprovider --timeout 600

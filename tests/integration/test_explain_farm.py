@@ -144,7 +144,10 @@ def test_a_miss_by_options(farm: Farm) -> None:
 
 def test_a_miss_by_another_operator(farm: Farm) -> None:
     found = farm.explain(Told(torch.relu).eval(), (torch.randn(4, 12),), dynamic_shapes=shapes())
-    assert words(found) == ["graph: aten.relu once here, aten.tanh once there"]
+    assert words(found) == [
+        "calling_convention: the model has act 'the function relu' here, 'the function tanh' there",
+        "graph: aten.relu once here, aten.tanh once there",
+    ]
 
 
 def test_explaining_compiles_nothing(farm: Farm) -> None:
@@ -181,10 +184,10 @@ def test_explain_a_factory(stored: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert code == 0
     assert given["there"] == stored
     assert given["hit"] is False
-    assert given["same"] == ["target", "options", "signature", "calling_convention"]
-    (difference,) = given["differences"]
-    assert difference["component"] == "graph"
-    assert difference["matters"] is True
+    assert given["same"] == ["target", "options", "signature"]
+    setting, operator = given["differences"]
+    assert (setting["component"], operator["component"]) == ("calling_convention", "graph")
+    assert operator["matters"] is True
 
 
 def test_explain_keys(stored: str, capsys: pytest.CaptureFixture[str]) -> None:

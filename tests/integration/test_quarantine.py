@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ ClientMaker = Callable[[str], Farm]
 class Counting(nn.Module):
     """``wrong`` makes it another model with the same weights: what a miscompile looks like.
 
-    Binding compares the modules and their numbers, and can't compare functions.
+    Binding compares the modules, their numbers and the names of functions, not what an object does.
     """
 
     def __init__(self, wrong: bool = False) -> None:
         super().__init__()
         self.linear = nn.Linear(8, 8)
         self.register_buffer("calls", torch.zeros(()))
-        self.activation = torch.sigmoid if wrong else torch.tanh
+        self.activation = partial(torch.sigmoid if wrong else torch.tanh)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls.add_(1)

@@ -121,8 +121,11 @@ def _as_text(value: Any) -> str | None:
     """A list of numbers, or a function's name; None for anything else."""
     if type(value) in (list, tuple) and all(type(item) in _NUMBERS for item in value):
         return _shortened(repr(value))
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+    if isinstance(value, types.FunctionType):
+        # Without its module, which is __main__ here and another name elsewhere.
         return f"the function {value.__qualname__}"[:_LONGEST]
+    if isinstance(value, types.BuiltinFunctionType):
+        return f"the function {value.__name__}"[:_LONGEST]
     return None
 
 
