@@ -267,7 +267,8 @@ def _check_name_or_text(argument: graph_pb2.Argument, kind: str, place: str) -> 
         check_member(argument.memory_format, MEMORY_FORMATS, "memory format", place)
     elif kind == "operator":
         _check_operator(argument.operator, place)
-        if argument.operator.startswith("python::"):
-            raise InvalidGraphError(f"{place}: a Python function as an argument")
+        if argument.operator.startswith(("python::", "higher_order::")):
+            # fx can't write them down in every place, and no capture has them.
+            raise InvalidGraphError(f"{place}: {argument.operator[:80]} as an argument")
     elif kind == "text" and len(argument.text) > MAX_LONG_TEXT:
         raise InvalidGraphError(f"{place}: a text of {len(argument.text)} characters")
