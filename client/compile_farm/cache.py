@@ -30,6 +30,7 @@ from compile_farm.artifact import (
     parse_signature,
 )
 from compile_farm.errors import CompileFarmError, CorruptArtifactError
+from compile_farm.files import write_whole
 from compile_farm.v1 import artifact_pb2
 
 ENVIRONMENT = "COMPILE_FARM_CACHE"
@@ -139,10 +140,7 @@ class LocalCache:
         if not is_hex_digest(key):
             return
         try:
-            handle, name = tempfile.mkstemp(dir=self._keys)
-            with os.fdopen(handle, "w") as file:
-                file.write(digest)
-            os.replace(name, self._keys / key)
+            write_whole(self._keys / key, digest.encode())
         except OSError:
             return  # it is only a convenience
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compile_farm.errors import UntrustedArtifactError
+from compile_farm.files import write_whole
 from compile_farm.v1 import artifact_pb2
 
 # Stands before the manifest in what is signed, so that a signature made for one thing can't be
@@ -136,11 +137,7 @@ class FirstUse:
     def _write(self, address: str, store: TrustStore) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = "".join(f"{key.hex()}\n" for key in store.keys)
-        temporary = self._folder / f".{os.getpid()}-{os.urandom(4).hex()}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(text)
-        os.replace(temporary, self._file(address))
+        write_whole(self._file(address), text.encode())
 
 
 def _keys_of(entry: str) -> Iterator[bytes]:

@@ -6,12 +6,11 @@ folder can't be written to, nothing is kept, and nothing fails.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from compile_farm.files import write_whole
 from compile_farm.release.check import ReleaseRef
 from compile_farm.v1 import release_pb2
 
@@ -39,14 +38,8 @@ class LocalReleases:
         """Keeps it; ``current``: it is what the name alone means."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(str(ref), signed.SerializeToString())
+            write_whole(self._folder / str(ref), signed.SerializeToString())
             if current:
-                self._write(ref.name, ref.revision.encode())
+                write_whole(self._folder / ref.name, ref.revision.encode())
         except OSError:
             return
-
-    def _write(self, name: str, data: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self._folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, self._folder / name)
