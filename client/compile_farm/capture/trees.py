@@ -13,28 +13,18 @@ from typing import Any
 from torch.utils._pytree import TreeSpec
 
 from compile_farm.errors import CaptureError
-from compile_farm.runtime.trees import ORDERED_DICT
+from compile_farm.runtime.trees import ORDERED_DICT, literal_of
 from compile_farm.v1 import graph_pb2
 
 
 def literal(value: Any) -> graph_pb2.Literal:
     """None, a bool, an int, a float or a string; raises CaptureError for anything else."""
-    message = graph_pb2.Literal()
-    if value is None:
-        message.none.SetInParent()
-    elif isinstance(value, bool):
-        message.boolean = value
-    elif isinstance(value, int) and abs(value) < 2**63:
-        message.integer = value
-    elif isinstance(value, float):
-        message.real = value
-    elif isinstance(value, str):
-        message.text = value
-    else:
+    try:
+        return literal_of(value)
+    except TypeError:
         raise CaptureError(
             f"a fixed value of type {type(value).__name__} can't be recorded", reason="value"
-        )
-    return message
+        ) from None
 
 
 def encode_tree(spec: TreeSpec, leaves: Iterator[graph_pb2.Leaf]) -> graph_pb2.Tree:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from compile_farm.runtime.trees import literal_value, same_literal
+from compile_farm.runtime.trees import literal_of, literal_value, same_literal
 from compile_farm.v1 import graph_pb2
 
 # Longer texts and tuples are no settings of a layer.
@@ -44,7 +44,7 @@ def module_states(model: torch.nn.Module) -> list[graph_pb2.ModuleState]:
             type_name=type(module).__name__[:_LONGEST],
             training=_trains(module),
             settings=[
-                graph_pb2.Setting(name=name, value=_literal(value))
+                graph_pb2.Setting(name=name, value=literal_of(value))
                 for name, value in _settings(module)
             ],
         )
@@ -114,6 +114,8 @@ def _settings(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
             yield name, text
         # Beyond 64 bits it is no size and no flag.
         if type(value) in simple and not (type(value) is int and abs(value) >= 2**62):
+            if type(value) is str:
+                value = value[:_LONGEST]
             yield name, _shortened(repr(value)) if type(value) is tuple else value
 
 
@@ -134,15 +136,3 @@ def _shortened(text: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[:100]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()})"
-
-
-def _literal(value: Any) -> graph_pb2.Literal:
-    if isinstance(value, bool):
-        return graph_pb2.Literal(boolean=value)
-    if isinstance(value, int):
-        return graph_pb2.Literal(integer=value)
-    if isinstance(value, float):
-        return graph_pb2.Literal(real=value)
-    if isinstance(value, str):
-        return graph_pb2.Literal(text=value[:_LONGEST])
-    return graph_pb2.Literal(none=graph_pb2.Nothing())

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from compile_farm.errors import BindError
 from compile_farm.limits import MAX_DEPTH, MAX_SETTINGS, MAX_TEXT
-from compile_farm.runtime.trees import literal_value, same_literal
+from compile_farm.runtime.trees import literal_of, literal_value, same_literal
 from compile_farm.v1 import graph_pb2
 
 _LARGEST_INTEGER = 2**62
@@ -62,7 +62,7 @@ def subclass_states(path: str, tensor: torch.Tensor) -> Iterator[graph_pb2.Subcl
     said = _said(tensor)
     if len(said) > MAX_SETTINGS:
         raise IncomparableError(f"its context has over {MAX_SETTINGS} parts")
-    settings = [graph_pb2.Setting(name=name, value=_literal(value)) for name, value in said]
+    settings = [graph_pb2.Setting(name=name, value=literal_of(value)) for name, value in said]
     yield graph_pb2.Subclass(path=path, type_name=_name_of(type(tensor)), settings=settings)
     for name in _attributes(tensor):
         yield from subclass_states(f"{path}.{name}", getattr(tensor, name))
@@ -203,18 +203,6 @@ def _flat(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         raise IncomparableError(f"{name} is a {_name_of(type(value))}")
     for label, item in children:
         yield from _flat(label, item, depth + 1)
-
-
-def _literal(value: Any) -> graph_pb2.Literal:
-    if value is None:
-        return graph_pb2.Literal(none=graph_pb2.Nothing())
-    if isinstance(value, bool):
-        return graph_pb2.Literal(boolean=value)
-    if isinstance(value, int):
-        return graph_pb2.Literal(integer=value)
-    if isinstance(value, float):
-        return graph_pb2.Literal(real=value)
-    return graph_pb2.Literal(text=value)
 
 
 def _name_of(kind: type | FunctionType) -> str:

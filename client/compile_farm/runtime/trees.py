@@ -27,6 +27,24 @@ Flatten = Callable[[Any, list[Any]], None]
 Build = Callable[[Sequence[Any], Callable[[int], torch.Tensor], dict[int, int]], Any]
 
 
+def literal_of(value: Any) -> graph_pb2.Literal:
+    """None, a bool, an int of 64 bits, a float or a string; raises TypeError for anything else."""
+    message = graph_pb2.Literal()
+    if value is None:
+        message.none.SetInParent()
+    elif isinstance(value, bool):
+        message.boolean = value
+    elif isinstance(value, int) and abs(value) < 2**63:
+        message.integer = value
+    elif isinstance(value, float):
+        message.real = value
+    elif isinstance(value, str):
+        message.text = value
+    else:
+        raise TypeError(f"no literal is a {type(value).__name__}")
+    return message
+
+
 def literal_value(literal: graph_pb2.Literal) -> Any:
     """The Python value."""
     kind = literal.WhichOneof("kind")
