@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from compile_farm.capture.ops import written_arguments
 from compile_farm.errors import CaptureError
-from compile_farm.runtime.overlap import meet
+from compile_farm.runtime.overlap import meet_at
 
 # Calls that can make a view whose elements overlap; without one of them no check is needed.
 OVERLAPPING_VIEWS = frozenset(
@@ -91,7 +91,7 @@ def _refuse_meeting(func: OpOverload, written: torch.Tensor, arguments: list[Any
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+    return (tensor.storage_offset(), *tensor.shape, *tensor.stride())
 
 
 def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -104,21 +104,11 @@ def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
         return False
-    sides = []
-    for tensor in (one, other):
-        offset, sizes, strides = _layout(tensor)
-        if not all(isinstance(number, int) for number in (offset, *sizes, *strides)):
-            return False
-        if 0 in sizes:
-            return False
-        width = tensor.element_size()
-        reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-        sides.append((offset * width, (offset + reach) * width, sizes, strides, width))
-    (start, end, *first), (other_start, other_end, *second) = sides
-    if other_end <= start or end <= other_start:
+    if not all(isinstance(number, int) for number in (*_layout(one), *_layout(other))):
         return False
+    starts = [int(each.storage_offset()) * each.element_size() for each in (one, other)]
     with _disable_current_modes():  # it paints real memory
-        return meet(other_start - start, *first, *second)
+        return meet_at(starts[0], one, starts[1], other)
 
 
 def has_internal_overlap(tensor: torch.Tensor) -> bool:

@@ -36,11 +36,11 @@ def writes_of(model: torch.nn.Module) -> Iterator[list[str]]:
         buffers = _buffers(model)
         with _DataWatch(written):
             result = original(*args, **kwargs)
-        after = _attributes(model)
+        after, buffers_after = _attributes(model), _buffers(model)
         written.extend(
             f"the buffer {name!r}, by giving it another tensor"
             for name, before in buffers.items()
-            if _buffers(model).get(name) is not before
+            if buffers_after.get(name) is not before
         )
         written.extend(
             f"the attribute {name!r}"

@@ -21,12 +21,16 @@ _MAX_EXACT_BYTES = 2**26
 
 def shares_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether any byte belongs to both."""
+    return meet_at(one.data_ptr(), one, other.data_ptr(), other)
+
+
+def meet_at(start: int, one: torch.Tensor, other_start: int, other: torch.Tensor) -> bool:
+    """The same of tensors whose first bytes lie at ``start`` and ``other_start``."""
     if not one.numel() or not other.numel():
         return False
-    (start, end), (other_start, other_end) = _span(one), _span(other)
-    if end <= other_start or other_end <= start:
+    if start + _extent(one) <= other_start or other_start + _extent(other) <= start:
         return False
-    return meet(
+    return _meet(
         other_start - start,
         one.shape,
         one.stride(),
@@ -125,14 +129,19 @@ def first_shared(
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte, and one past the last, of a tensor that is not empty."""
     start = tensor.data_ptr()
+    return start, start + _extent(tensor)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from its first to its last element, both included."""
     reach = sum(
         (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
     )
-    return start, start + (reach + 1) * tensor.element_size()
+    return (reach + 1) * tensor.element_size()
 
 
 @functools.lru_cache(maxsize=4096)
-def meet(
+def _meet(
     distance: int,
     sizes: tuple[int, ...],
     strides: tuple[int, ...],
