@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -35,6 +36,13 @@ from compiler_service.storage.errors import StoreError
 log = logging.getLogger(__name__)
 
 Sign = Callable[[bytes], artifact_pb2.ManifestSignature]
+
+
+class _Kept(NamedTuple):
+    """What the store has of a release, and what was signed."""
+
+    signed: release_pb2.SignedRelease
+    release: release_pb2.Release
 
 
 class ReleasesInstance:
@@ -71,16 +79,16 @@ class ReleasesInstance:
                 check_revision(revision)
             else:
                 revision = await self._current(name)
-            signed = await self._read(name, revision)
-            if signed is None:
+            kept = await self._read(name, revision)
+            if kept is None:
                 raise NotFoundError(f"there is no release {name}@{revision}")
-            keys = list(dict.fromkeys(entry.key for entry in _opened(signed).entries))
-            found = await self._store.lookup(keys)
+            keys = list(dict.fromkeys(entry.key for entry in kept.release.entries))
+            quarantined = await self._store.quarantined(keys)
         return release_pb2.ResolveResponse(
-            release=signed,
+            release=kept.signed,
             quarantined=[
                 compiler_pb2.Quarantined(key=key, digest=entry.digest, reason=entry.quarantined)
-                for key, entry in found.quarantined.items()
+                for key, entry in quarantined.items()
             ],
         )
 
@@ -90,7 +98,8 @@ class ReleasesInstance:
             if name:
                 check_name(name)
             found = await self._published(name)
-            histories = {one.name: await self._releases.history(one.name) for one in found}
+            names = dict.fromkeys(one.name for one in found)
+            histories = {one: await self._releases.history(one) for one in names}
         summaries = []
         newest: set[str] = set()
         for one in found:
@@ -159,14 +168,13 @@ class ReleasesInstance:
         """By name, newest first; of two in one second the later revision by its name."""
         found = []
         for data in await self._releases.all():
-            signed = _parsed(data)
-            release = _opened(signed) if signed is not None else None
-            if release is not None and name in ("", release.name):
-                found.append(release)
+            kept = _parsed(data)
+            if kept is not None and name in ("", kept.release.name):
+                found.append(kept.release)
         found.sort(key=lambda one: (one.created, one.revision), reverse=True)
         return sorted(found, key=lambda one: one.name)
 
-    async def _read(self, name: str, revision: str) -> release_pb2.SignedRelease | None:
+    async def _read(self, name: str, revision: str) -> _Kept | None:
         data = await self._releases.get(name, revision)
         return _parsed(data) if data is not None else None
 
@@ -203,32 +211,23 @@ async def _checked() -> AsyncIterator[None]:
         raise OutageError(str(error)) from error
 
 
-def _again(
-    kept: release_pb2.SignedRelease, asked: release_pb2.Release
-) -> release_pb2.PublishResponse:
+def _again(kept: _Kept, asked: release_pb2.Release) -> release_pb2.PublishResponse:
     """The answer to a publication of what is there; raises ExistsError if it differs."""
-    there = _opened(kept)
-    asked.created = there.created
-    if there != asked:
+    asked.created = kept.release.created
+    if kept.release != asked:
         raise ExistsError(
             f"{asked.name}@{asked.revision} was published with other content, and a release never "
             "changes: choose another revision"
         )
-    return release_pb2.PublishResponse(release=kept, created=False)
+    return release_pb2.PublishResponse(release=kept.signed, created=False)
 
 
-def _parsed(data: bytes) -> release_pb2.SignedRelease | None:
-    signed = release_pb2.SignedRelease()
+def _parsed(data: bytes) -> _Kept | None:
+    kept = _Kept(release_pb2.SignedRelease(), release_pb2.Release())
     try:
-        signed.ParseFromString(data)
-        _opened(signed)
+        kept.signed.ParseFromString(data)
+        kept.release.ParseFromString(kept.signed.release)
     except DecodeError:
         log.error("a release of the store can't be read")
         return None
-    return signed
-
-
-def _opened(signed: release_pb2.SignedRelease) -> release_pb2.Release:
-    release = release_pb2.Release()
-    release.ParseFromString(signed.release)
-    return release
+    return kept

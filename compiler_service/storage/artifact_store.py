@@ -128,6 +128,14 @@ class ArtifactStore:
             require_one(outcomes, f"the quarantine of {key}")
         return True
 
+    async def quarantined(self, keys: Sequence[str]) -> dict[str, IndexEntry]:
+        """Those of ``keys`` whose artifact no host gets any more, as far as the index is read.
+
+        Looks for no artifact. Raises InvalidNameError.
+        """
+        indexed = await self._index.get(keys)
+        return {key: entry for key, entry in indexed.entries.items() if entry.quarantined}
+
     async def lift_quarantine(self, key: str) -> bool:
         """Ends a quarantine: the key has no artifact then. False if it is in none.
 
