@@ -1,6 +1,7 @@
 """Cold starts and steady state against torch.compile, in one run; writes benchmarks/results/.
 
-    python -m benchmarks.cold_start [--repeat N] [--models gpt2,resnet50] [--out DIR]
+    python -m benchmarks.cold_start [--repeat N] [--models gpt2,resnet50] [--ways WAY,WAY]
+        [--out DIR]
 
 Every row is a fresh process. Ratios are between rows of this run; a median is over --repeat rows.
 """
@@ -13,15 +14,19 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models import NAMES, TITLES, describe_inputs, device
-from benchmarks.parts import PARTS
+from benchmarks.models import DEMO, NAMES, TITLES, describe_inputs, device
 from benchmarks.peers import ROOT, Lab, RowFailed
+from benchmarks.table import TITLES as WAYS_TITLES
 from benchmarks.table import busy, machine, seconds, table
 
 _BEGIN = time.perf_counter()
+LOADS = ("farm-load", "farm-prefetch")
+HITS = ("farm-compile", "farm-bind", *LOADS)
+WAYS = ("eager", "compile warm", "farm-compile", "farm-bind", "farm-parts", *LOADS)
 
 
 def say(words: str) -> None:
@@ -33,12 +38,16 @@ def main() -> int:
     """Measures, prints and writes; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--models", default=",".join(NAMES))
+    parser.add_argument("--models", default=",".join(DEMO))
+    parser.add_argument("--ways", default=",".join(WAYS), help="those that are repeated")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args()
     names = given.models.split(",")
     if unknown := [name for name in names if name not in NAMES]:
         parser.error(f"no model is called {unknown[0]!r}; there are {', '.join(NAMES)}")
+    ways = given.ways.split(",")
+    if unknown := [way for way in ways if way not in WAYS]:
+        parser.error(f"no way is called {unknown[0]!r}; there are {', '.join(WAYS)}")
     if given.repeat < 1:
         parser.error("--repeat takes 1 and more")
     where = device()
@@ -53,7 +62,10 @@ def main() -> int:
     try:
         with Lab(say) as lab, lab.farm() as url:
             for name in names:
-                report["models"][name] = _measure(lab, name, url, given.repeat)
+                report["models"][name] = _measure(lab, name, url, given.repeat, ways)
+                # A run that is cut short keeps the models that it has measured.
+                _show(name, report["models"][name], where)
+                _write(given.out, report)
             say("overhead of a call")
             report["overhead"] = _overhead(lab, url)
     except RowFailed as error:
@@ -62,13 +74,6 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    for name, found in report["models"].items():
-        found["inputs"] = describe_inputs(name, where)
-        print(f"\n{TITLES[name]}, {found['inputs']}; from the model in memory:\n")
-        print(table(found["medians"]))
-        print()
-        for line in found["claims"]:
-            print(f"  {line}")
     overhead = report["overhead"]
     print(
         f"\na bound call's own Python with {overhead['weights']} weights: "
@@ -76,16 +81,29 @@ def main() -> int:
         f"({overhead['call_us']:.1f} - {overhead['native_us']:.1f}), "
         f"{overhead['own_us']:.1f} us with the compiled code taken out"
     )
-    given.out.mkdir(parents=True, exist_ok=True)
-    hardware = "".join(c if c.isalnum() else "-" for c in report["machine"]["hardware"].lower())
-    named = [hardware, report["machine"]["date"], report["machine"]["revision"]]
-    path = given.out / f"cold_start-{'-'.join(word for word in named if word)}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    say(f"written to {path}")
+    say(f"written to {_write(given.out, report)}")
     return 0
 
 
-def _measure(lab: Lab, name: str, url: str, repeat: int) -> dict[str, Any]:
+def _show(name: str, found: dict[str, Any], where: str) -> None:
+    found["inputs"] = describe_inputs(name, where)
+    print(f"\n{TITLES[name]}, {found['inputs']}; from the model in memory:\n")
+    print(table(found["medians"]))
+    print()
+    for line in found["claims"]:
+        print(f"  {line}", flush=True)
+
+
+def _write(folder: Path, report: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    hardware = "".join(c if c.isalnum() else "-" for c in report["machine"]["hardware"].lower())
+    named = [hardware, report["machine"]["date"], report["machine"]["revision"]]
+    path = folder / f"cold_start-{'-'.join(word for word in named if word)}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path
+
+
+def _measure(lab: Lab, name: str, url: str, repeat: int, ways: Sequence[str]) -> dict[str, Any]:
     at = ("--url", url)
     rows: dict[str, list[dict[str, Any]]] = {}
 
@@ -98,16 +116,21 @@ def _measure(lab: Lab, name: str, url: str, repeat: int) -> dict[str, Any]:
         return row
 
     key = run("farm-submit", "farm-submit", *at)["key"]
-    run("farm-miss", "farm-compile", *at)  # its graph is another: the artifact above is no hit
+    if "farm-compile" in ways:
+        # Its graph is another: the artifact above is no hit.
+        run("farm-miss", "farm-compile", *at)
     warm = lab.fresh_caches()
-    run("compile cold", "compile", caches=warm)
+    if "compile warm" in ways:
+        run("compile cold", "compile", caches=warm)
     for _ in range(repeat):
         # Interleaved, so that a drift of the machine meets all alike.
-        run("eager", "eager")
-        run("compile warm", "compile", caches=warm)
-        run("farm-compile", "farm-compile", *at)
-        run("farm-bind", "farm-bind", *at, "--key", key)
-        run("farm-parts", "farm-parts", *at, "--key", key)
+        for way in ways:
+            if way == "eager":
+                run("eager", "eager")
+            elif way == "compile warm":
+                run("compile warm", "compile", caches=warm)
+            else:
+                run(way, way, *at, "--key", key)
     medians = {label: _median(found) for label, found in rows.items()}
     return {"rows": rows, "medians": medians, "claims": _claims(medians)}
 
@@ -126,23 +149,48 @@ def _median(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _claims(rows: dict[str, dict[str, Any]]) -> list[str]:
-    warm, bind, jit = rows["compile warm"], rows["farm-bind"], rows["farm-compile"]
     submit = rows["farm-submit"]
-    parts = {**rows["farm-parts"]["parts"], "first call": rows["farm-parts"]["first_call_s"]}
-    named = ", ".join(f"{part} {seconds(parts[part])}" for part in (*PARTS, "first call"))
     return [
-        f"bind / torch.compile warm: {warm['first_result_s'] / bind['first_result_s']:.1f} times "
-        "faster to the first result",
-        f"torch.compile backend hit / torch.compile warm: "
-        f"{warm['first_result_s'] / jit['first_result_s']:.2f} times faster",
-        f"steady state, torch.compile / bind: {warm['steady_s'] / bind['steady_s']:.3f}",
-        f"bind in parts: {named}",
-        f"open and bind {submit['weights']} weights: {seconds(parts['open'] + parts['bind'])}",
+        *_sooner(rows),
+        *_in_parts(rows),
         f"artifact {submit['artifact_bytes'] / 1e6:.2f} MB "
         f"(code {submit['code_bytes'] / 1e6:.2f} MB unpacked)",
         "compile stages: "
         + ", ".join(f"{stage} {seconds(value)}" for stage, value in submit["stages"].items()),
     ]
+
+
+def _sooner(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Each hit against torch.compile's warm local cache and against eager, where measured."""
+    lines = []
+    hits = [name for name in WAYS_TITLES if name in HITS and name in rows]
+    for name in hits:
+        first, words = rows[name]["first_result_s"], []
+        for peer in ("compile warm", "eager"):
+            if peer in rows:
+                ratio = rows[peer]["first_result_s"] / first
+                words.append(f"{ratio:.2f} times sooner than {WAYS_TITLES[peer]}")
+        if words:
+            lines.append(f"{WAYS_TITLES[name]}: first result {', '.join(words)}")
+    if "farm-bind" in rows and "compile warm" in rows:
+        ratio = rows["compile warm"]["steady_s"] / rows["farm-bind"]["steady_s"]
+        lines.append(f"steady state, torch.compile / bind: {ratio:.3f}")
+    return lines
+
+
+def _in_parts(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """What a hit is made of, step by step."""
+    lines = []
+    for name, title in (("farm-parts", "bind"), *((one, WAYS_TITLES[one]) for one in LOADS)):
+        if name in rows:
+            parts = {**rows[name]["parts"], "first call": rows[name]["first_call_s"]}
+            named = ", ".join(f"{part} {seconds(value)}" for part, value in parts.items())
+            lines.append(f"{title} in parts: {named}")
+    if "farm-parts" in rows:
+        parts, weights = rows["farm-parts"]["parts"], rows["farm-submit"]["weights"]
+        both = seconds(parts["open"] + parts["bind"])
+        lines.append(f"open and bind {weights} weights: {both}")
+    return lines
 
 
 def _overhead(lab: Lab, url: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.models import NAMES, TITLES, describe_inputs, device
+from benchmarks.models import DEMO, TITLES, describe_inputs, device
 from benchmarks.peers import Lab, RowFailed
 from benchmarks.table import busy, machine, table
 
@@ -35,8 +35,8 @@ def main() -> int:
             say("starting a farm: gateway, store and worker in one process")
             with lab.farm() as url:
                 say("one process has the farm compile both")
-                made = lab.rows(NAMES, "farm-submit", lab.fresh_caches(), "--url", url)
-                results = {name: _measure(lab, name, url, made[name]["key"]) for name in NAMES}
+                made = lab.rows(DEMO, "farm-submit", lab.fresh_caches(), "--url", url)
+                results = {name: _measure(lab, name, url, made[name]["key"]) for name in DEMO}
     except RowFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

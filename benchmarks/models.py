@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-NAMES = ("gpt2", "resnet50")
-TITLES = {"gpt2": "GPT-2 124M", "resnet50": "ResNet-50", "narrow150": "150 small weights"}
+# Those of the demo; the others are measured where they are asked for.
+DEMO = ("gpt2", "resnet50")
+NAMES = (*DEMO, "bert", "vit", "llama")
+TITLES = {
+    "gpt2": "GPT-2 124M",
+    "resnet50": "ResNet-50",
+    "bert": "BERT base",
+    "vit": "ViT-B/16",
+    "llama": "Llama-like 0.8B",
+    "narrow150": "150 small weights",
+}
 
 
 def device() -> str:
@@ -22,6 +31,12 @@ def describe_inputs(name: str, where: str) -> str:
         ("gpt2", "cuda"): "4x128 tokens, bfloat16",
         ("resnet50", "cpu"): "1x3x224x224, float32",
         ("resnet50", "cuda"): "8x3x224x224, bfloat16",
+        ("bert", "cpu"): "1x64 tokens, float32",
+        ("bert", "cuda"): "4x128 tokens, bfloat16",
+        ("vit", "cpu"): "1x3x224x224, float32",
+        ("vit", "cuda"): "8x3x224x224, bfloat16",
+        ("llama", "cpu"): "1x128 tokens, float32",
+        ("llama", "cuda"): "1x128 tokens, bfloat16",
     }
     return shapes.get((name, where), "")
 
@@ -52,6 +67,25 @@ def _make(name: str, where: str, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
 
         batch = 8 if where == "cuda" else 1
         return ResNetModel(ResNetConfig()), (torch.randn(batch, 3, 224, 224, dtype=dtype),)
+    if name == "bert":
+        from transformers import BertConfig, BertModel
+
+        bert = BertConfig()
+        size = (4, 128) if where == "cuda" else (1, 64)
+        return BertModel(bert), (torch.randint(0, bert.vocab_size, size),)
+    if name == "vit":
+        from transformers import ViTConfig, ViTModel
+
+        batch = 8 if where == "cuda" else 1
+        return ViTModel(ViTConfig()), (torch.randn(batch, 3, 224, 224, dtype=dtype),)
+    if name == "llama":
+        from transformers import LlamaConfig, LlamaModel
+
+        llama = LlamaConfig(
+            hidden_size=2048, intermediate_size=5632, num_hidden_layers=16,
+            num_attention_heads=16, num_key_value_heads=4, use_cache=False,
+        )  # fmt: skip
+        return LlamaModel(llama), (torch.randint(0, llama.vocab_size, (1, 128)),)
     if name == "narrow150":
         layers = [torch.nn.Linear(8, 8) for _ in range(75)]
         return torch.nn.Sequential(*layers), (torch.randn(2, 8, dtype=dtype),)

@@ -18,12 +18,25 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.models import build, tensors_of
 from benchmarks.parts import load_in_parts
 
-WAYS = ("eager", "compile", "farm-submit", "farm-compile", "farm-bind", "farm-parts")
+if TYPE_CHECKING:
+    from compile_farm import Farm
+
+WAYS = (
+    "eager",
+    "compile",
+    "farm-submit",
+    "farm-compile",
+    "farm-bind",
+    "farm-parts",
+    "farm-load",
+    "farm-prefetch",
+)
+_RELEASED = ("farm-load", "farm-prefetch")
 _STEADY_SECONDS = 3.0
 _STEADY_CALLS = 200
 
@@ -43,12 +56,17 @@ def main() -> None:
 def _measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
     import torch
 
+    farm = None
+    if given.way == "farm-prefetch":
+        # As a host does that then reads its weights: what is there by then is not on the clock.
+        farm = _farm(given)
+        farm.prefetch(_release(name))
     model, args = build(name)
     _synchronise()
     row: dict[str, Any] = {"model": name, "way": given.way}
     with torch.no_grad():
         begin = time.perf_counter()
-        run = _prepare(given, model, args, row)
+        run = _prepare(given, model, args, row, farm)
         called = time.perf_counter()
         result = run(*args)
         _synchronise()
@@ -59,11 +77,29 @@ def _measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
         row["steady_s"], row["steady_calls"] = _steady(run, args)
         theirs = [tensor.double() for tensor in tensors_of(model(*args))]
         row["difference"] = _difference(mine, theirs)
+        if given.way == "farm-submit":
+            draft = _farm(given).release(_release(name))
+            draft.add(model, args)
+            draft.publish()
     return row
 
 
+def _farm(given: argparse.Namespace) -> Farm:
+    from compile_farm import Farm
+
+    return Farm(given.url)
+
+
+def _release(name: str) -> str:
+    return f"benchmark-{name}@1"
+
+
 def _prepare(
-    given: argparse.Namespace, model: Any, args: tuple[Any, ...], row: dict[str, Any]
+    given: argparse.Namespace,
+    model: Any,
+    args: tuple[Any, ...],
+    row: dict[str, Any],
+    farm: Farm | None,
 ) -> Callable[..., Any]:
     import torch
 
@@ -77,9 +113,12 @@ def _prepare(
     if given.way == "farm-parts":
         bound, row["parts"] = load_in_parts(given.url, given.key, model)
         return bound
-    from compile_farm import Farm
-
-    farm = Farm(given.url)
+    if farm is None:
+        farm = _farm(given)
+    if given.way in _RELEASED:
+        loaded = farm.load(_release(row["model"]), model, on_miss="error")
+        row["parts"] = loaded.seconds
+        return loaded
     if given.way == "farm-bind":
         return farm.bind(given.key, model)
     from compile_farm.v1 import graph_pb2

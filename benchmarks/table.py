@@ -18,6 +18,8 @@ TITLES = {
     "farm-miss": 'farm miss, torch.compile(backend="compile_farm")',
     "farm-compile": 'farm hit, torch.compile(backend="compile_farm")',
     "farm-bind": "farm hit, bind",
+    "farm-load": "farm hit, load of a release",
+    "farm-prefetch": "farm hit, load, fetched before the model was there",
 }
 
 
