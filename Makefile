@@ -13,8 +13,9 @@ STUBS_VENV := .cache/stubs-venv
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 
 ifeq ($(VENV),none)
-PY := PYTHONPATH=client:. $(PYTHON)
-READY :=
+# torch finds the backend by its entry point, so a checkout needs one as well.
+READY := .cache/checkout/.ready
+PY := PYTHONPATH=client:.:.cache/checkout $(PYTHON)
 else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
@@ -68,6 +69,11 @@ clean: ## remove what make made
 # The tests talk to a real Redis.
 redis:
 	@scripts/install-redis.sh
+
+.cache/checkout/.ready: pyproject.toml scripts/describe-checkout
+	@test -n "$(PYTHON)"
+	$(PYTHON) scripts/describe-checkout .cache/checkout
+	@touch $@
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)"

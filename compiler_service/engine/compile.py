@@ -6,6 +6,7 @@ adds (digests of the files, time, builder), and the files in the request's outpu
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -29,6 +30,8 @@ from compiler_service.engine.inputs import compiled_order, random_inputs, symbol
 from compiler_service.engine.lower import Lowered, lower
 from compiler_service.engine.settings import Candidate, candidates, inductor_settings
 from compiler_service.engine.verify import Subject, verify
+
+log = logging.getLogger(__name__)
 
 StageListener = Callable[[compiler_pb2.Stage], None]
 
@@ -69,9 +72,6 @@ class _Job:
         if len(trials) > 1:
             winner = next(trial for trial in trials if trial.lowered is chosen)
             tune.record(trials, winner, self._manifest.report)
-            self._manifest.report.measured_by = (
-                "cuda graph" if self._device.type == "cuda" else "calls"
-            )
         return self._manifest
 
     @contextmanager
@@ -133,7 +133,7 @@ class _Job:
                     trial.rejected = error.failure.message
         if len(trials) > 1:
             with self._stage("tune"):
-                self._measure(capture, decoded, trials)
+                self._manifest.report.measured_by = self._measure(capture, decoded, trials)
         chosen = tune.choose(trials).lowered
         assert chosen is not None  # the first candidate was lowered, or its error was raised
         return chosen, trials
@@ -151,17 +151,34 @@ class _Job:
 
     def _measure(
         self, capture: graph_pb2.Capture, decoded: DecodedGraph, trials: list[tune.Trial]
-    ) -> None:
+    ) -> str:
+        """Times every trial; says how: "cuda graph" or "calls"."""
         sizes = symbol_values(capture.signature)[0][0]
         values = random_inputs(capture.signature, sizes, self._device, seed=1)
         arguments = compiled_order(decoded.compiled_inputs, values, sizes)
-        cuda = self._device.type == "cuda"
+        cuda = captured = self._device.type == "cuda"
+        try:
+            calls = self._calls(trials, arguments, captured)
+        except RuntimeError as error:
+            if not captured:
+                raise
+            # Launch gaps then count for all alike: a worse measure, but one.
+            log.warning("no CUDA graph of the candidates, they are called instead: %s", error)
+            captured = False
+            calls = self._calls(trials, arguments, captured)
+        tune.measure(trials, calls, cuda)
+        return "cuda graph" if captured else "calls"
+
+    def _calls(
+        self, trials: list[tune.Trial], arguments: list[torch.Tensor], captured: bool
+    ) -> dict[str, Callable[[], object]]:
+        """By candidate's name. Raises RuntimeError where the defaults can't be called."""
         calls: dict[str, Callable[[], object]] = {}
         for trial in trials:
             if trial.lowered is None:
                 continue
             try:
-                if cuda:
+                if captured:
                     calls[trial.candidate.name] = tune.graph_call(trial.lowered, arguments)
                 else:
                     run = open_native(trial.lowered.shared_object, self._device).run
@@ -170,7 +187,7 @@ class _Job:
                 if trial is trials[0]:
                     raise
                 trial.rejected = f"could not be measured: {error}"
-        tune.measure(trials, calls, cuda)
+        return calls
 
     def _verify(self, capture: graph_pb2.Capture, chosen: Lowered) -> None:
         decoded = self._decode(capture)

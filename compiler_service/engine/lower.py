@@ -36,8 +36,6 @@ class Lowered:
 
     # "model.so", and "model.json" where the code calls operators by name.
     files: dict[str, Path]
-    # What AOTInductor wrote, for tools that want its own package.
-    raw_files: list[Any]
     report: artifact_pb2.Report
 
     @property
@@ -109,7 +107,7 @@ def _collect(written: list[Any], folder: Path, hook: FusionHook) -> Lowered:
     if calls.exists():
         files["model.json"] = folder / "model.json"
         shutil.copyfile(calls, files["model.json"])
-    return Lowered(files, written, hook.report)
+    return Lowered(files, hook.report)
 
 
 def _check_guards(decoded: DecodedGraph) -> None:

@@ -81,6 +81,8 @@ def inductor_settings(
     }
     if target.WhichOneof("hardware") == "cuda":
         settings["aot_inductor.embed_kernel_binary"] = True
+        # A product of 500 columns would be one of 504, and a result with eager's strides no more.
+        settings["shape_padding"] = False
     # A setting that this torch does not have yet can't be given to it.
     return {name: value for name, value in settings.items() if _exists(name)}
 

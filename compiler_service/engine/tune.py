@@ -9,14 +9,13 @@ spread of both; ties go to the defaults, so that winners don't flip from run to 
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
+from compile_farm.runtime.native import open_native
 from compile_farm.v1 import artifact_pb2
 from compiler_service.engine.lower import Lowered
 from compiler_service.engine.settings import Candidate
@@ -89,29 +88,25 @@ def _time(call: Callable[[], object], cuda: bool) -> float:
 
 
 def graph_call(lowered: Lowered, arguments: list[torch.Tensor]) -> Callable[[], None]:
-    """A replay of the artifact in a CUDA graph.
+    """A replay of the artifact in a CUDA graph; raises RuntimeError where it can't be captured.
 
-    The plain runner synchronises between threads, which a capture refuses; AOTInductor's package
-    loader can be told not to, so it gets a package of its own for this.
+    The runner asks an event whether its last call has ended, which only a relaxed capture lets it
+    do. (AOTInductor's package loader asks nothing, but it unpacks to /tmp, where a confined child
+    may not write.) Nothing else of this process may use the GPU meanwhile.
     """
-    from torch._inductor.package.package import package_aoti
-
-    folder = tempfile.mkdtemp(prefix="measure-", dir=lowered.shared_object.parent)
-    package = str(Path(folder) / "candidate.pt2")
-    package_aoti(package, lowered.raw_files)
-    loader = torch._C._aoti.AOTIModelPackageLoader(package, "model", True, 1, -1)
+    run = open_native(lowered.shared_object, arguments[0].device).run
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            loader.boxed_run(list(arguments))
-    torch.cuda.current_stream().wait_stream(side)
+            run(arguments)
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = loader.boxed_run(list(arguments))
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        kept = run(arguments)
 
     def replay() -> None:
-        _ = kept  # its memory belongs to the graph
+        _ = kept, run  # the memory and the code belong to the graph
         graph.replay()
 
     return replay

@@ -117,6 +117,15 @@ def test_attention(cuda_farm: Farm) -> None:
 
 
 @torch.no_grad()
+def test_a_product_of_an_odd_width_keeps_eagers_strides(cuda_farm: Farm) -> None:
+    model = nn.Linear(1024, 500, device="cuda", dtype=torch.bfloat16).eval()
+    x = torch.randn(2048, 1024, device="cuda", dtype=torch.bfloat16)
+    given = cuda_farm.submit(model, (x,)).result(280).bind(model)(x)
+    assert given.stride() == model(x).stride()
+    assert differences(given, model(x), LOW_PRECISION) == []
+
+
+@torch.no_grad()
 def test_a_buffer_is_written_in_place(cuda_farm: Farm) -> None:
     model, reference = Cache(), Cache()
     position, key = torch.tensor([3], device="cuda"), torch.randn(1, 8, device="cuda")

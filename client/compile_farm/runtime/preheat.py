@@ -69,12 +69,14 @@ def _begin(torch: Any, need: str, dtype: torch.dtype, device: torch.device) -> N
         call, args = torch.conv2d, (image, x.view(16, 16, 1, 1))
     # No daemon: a process that ends meanwhile waits for it. Python would end the thread inside
     # CUDA, and the process with it ("terminate called without an active exception").
-    threading.Thread(target=_run, args=(call, args), name=f"preheat-{need}").start()
+    threading.Thread(target=_run, args=(call, args, device), name=f"preheat-{need}").start()
 
 
-def _run(call: Any, args: tuple[Any, ...]) -> None:
+def _run(call: Any, args: tuple[Any, ...], device: torch.device) -> None:
     try:
+        # A thread has no CUDA context before its first call to the driver, of which cuBLAS warns.
+        sys.modules["torch"].cuda.current_stream(device).query()
         call(*args)
-    except RuntimeError:
+    except (RuntimeError, Warning):
         # An old card without this dtype, or no memory: the call itself will say so, if it matters.
         return
