@@ -20,13 +20,13 @@ from typing import Any
 
 from benchmarks.models import DEMO, NAMES, TITLES, describe_inputs, device
 from benchmarks.peers import ROOT, Lab, RowFailed
-from benchmarks.table import TITLES as WAYS_TITLES
-from benchmarks.table import busy, machine, seconds, table
+from benchmarks.row import RELEASED
+from benchmarks.table import TITLES as TITLES_OF_WAYS
+from benchmarks.table import busy, machine, results_path, seconds, table, write_results
 
 _BEGIN = time.perf_counter()
-LOADS = ("farm-load", "farm-prefetch")
-HITS = ("farm-compile", "farm-bind", *LOADS)
-WAYS = ("eager", "compile warm", "farm-compile", "farm-bind", "farm-parts", *LOADS)
+_HITS = ("farm-compile", "farm-bind", *RELEASED)
+_WAYS = ("eager", "compile warm", "farm-compile", "farm-bind", "farm-parts", *RELEASED)
 
 
 def say(words: str) -> None:
@@ -39,15 +39,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--models", default=",".join(DEMO))
-    parser.add_argument("--ways", default=",".join(WAYS), help="those that are repeated")
+    parser.add_argument("--ways", default=",".join(_WAYS), help="those that are repeated")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args()
     names = given.models.split(",")
     if unknown := [name for name in names if name not in NAMES]:
         parser.error(f"no model is called {unknown[0]!r}; there are {', '.join(NAMES)}")
     ways = given.ways.split(",")
-    if unknown := [way for way in ways if way not in WAYS]:
-        parser.error(f"no way is called {unknown[0]!r}; there are {', '.join(WAYS)}")
+    if unknown := [way for way in ways if way not in _WAYS]:
+        parser.error(f"no way is called {unknown[0]!r}; there are {', '.join(_WAYS)}")
     if given.repeat < 1:
         parser.error("--repeat takes 1 and more")
     where = device()
@@ -57,6 +57,7 @@ def main() -> int:
         "repeat": given.repeat,
         "models": {},
     }
+    path = results_path(given.out, "cold_start", report["machine"])
     if report["busy"]:
         say(report["busy"])
     try:
@@ -65,7 +66,7 @@ def main() -> int:
                 report["models"][name] = _measure(lab, name, url, given.repeat, ways)
                 # A run that is cut short keeps the models that it has measured.
                 _show(name, report["models"][name], where)
-                _write(given.out, report)
+                write_results(path, report)
             say("overhead of a call")
             report["overhead"] = _overhead(lab, url)
     except RowFailed as error:
@@ -81,7 +82,8 @@ def main() -> int:
         f"({overhead['call_us']:.1f} - {overhead['native_us']:.1f}), "
         f"{overhead['own_us']:.1f} us with the compiled code taken out"
     )
-    say(f"written to {_write(given.out, report)}")
+    write_results(path, report)
+    say(f"written to {path}")
     return 0
 
 
@@ -92,15 +94,6 @@ def _show(name: str, found: dict[str, Any], where: str) -> None:
     print()
     for line in found["claims"]:
         print(f"  {line}", flush=True)
-
-
-def _write(folder: Path, report: dict[str, Any]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    hardware = "".join(c if c.isalnum() else "-" for c in report["machine"]["hardware"].lower())
-    named = [hardware, report["machine"]["date"], report["machine"]["revision"]]
-    path = folder / f"cold_start-{'-'.join(word for word in named if word)}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    return path
 
 
 def _measure(lab: Lab, name: str, url: str, repeat: int, ways: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +108,8 @@ def _measure(lab: Lab, name: str, url: str, repeat: int, ways: Sequence[str]) ->
         say(f"{label}: first result {seconds(row['first_result_s'])}")
         return row
 
-    key = run("farm-submit", "farm-submit", *at)["key"]
+    publish = ["--publish"] if set(ways) & set(RELEASED) else []
+    key = run("farm-submit", "farm-submit", *at, *publish)["key"]
     if "farm-compile" in ways:
         # Its graph is another: the artifact above is no hit.
         run("farm-miss", "farm-compile", *at)
@@ -125,9 +119,7 @@ def _measure(lab: Lab, name: str, url: str, repeat: int, ways: Sequence[str]) ->
     for _ in range(repeat):
         # Interleaved, so that a drift of the machine meets all alike.
         for way in ways:
-            if way == "eager":
-                run("eager", "eager")
-            elif way == "compile warm":
+            if way == "compile warm":
                 run("compile warm", "compile", caches=warm)
             else:
                 run(way, way, *at, "--key", key)
@@ -163,15 +155,14 @@ def _claims(rows: dict[str, dict[str, Any]]) -> list[str]:
 def _sooner(rows: dict[str, dict[str, Any]]) -> list[str]:
     """Each hit against torch.compile's warm local cache and against eager, where measured."""
     lines = []
-    hits = [name for name in WAYS_TITLES if name in HITS and name in rows]
-    for name in hits:
+    for name in (hit for hit in _HITS if hit in rows):
         first, words = rows[name]["first_result_s"], []
         for peer in ("compile warm", "eager"):
             if peer in rows:
                 ratio = rows[peer]["first_result_s"] / first
-                words.append(f"{ratio:.2f} times sooner than {WAYS_TITLES[peer]}")
+                words.append(f"{ratio:.2f} times sooner than {TITLES_OF_WAYS[peer]}")
         if words:
-            lines.append(f"{WAYS_TITLES[name]}: first result {', '.join(words)}")
+            lines.append(f"{TITLES_OF_WAYS[name]}: first result {', '.join(words)}")
     if "farm-bind" in rows and "compile warm" in rows:
         ratio = rows["compile warm"]["steady_s"] / rows["farm-bind"]["steady_s"]
         lines.append(f"steady state, torch.compile / bind: {ratio:.3f}")
@@ -181,10 +172,11 @@ def _sooner(rows: dict[str, dict[str, Any]]) -> list[str]:
 def _in_parts(rows: dict[str, dict[str, Any]]) -> list[str]:
     """What a hit is made of, step by step."""
     lines = []
-    for name, title in (("farm-parts", "bind"), *((one, WAYS_TITLES[one]) for one in LOADS)):
-        if name in rows:
-            parts = {**rows[name]["parts"], "first call": rows[name]["first_call_s"]}
+    for name, row in rows.items():
+        if "parts" in row:
+            parts = {**row["parts"], "first call": row["first_call_s"]}
             named = ", ".join(f"{part} {seconds(value)}" for part, value in parts.items())
+            title = "bind" if name == "farm-parts" else TITLES_OF_WAYS[name]
             lines.append(f"{title} in parts: {named}")
     if "farm-parts" in rows:
         parts, weights = rows["farm-parts"]["parts"], rows["farm-submit"]["weights"]

@@ -34,7 +34,7 @@ from benchmarks.architectures import ARCHITECTURES
 from benchmarks.coverage_row import WAYS
 from benchmarks.coverage_table import summary, write_markdown
 from benchmarks.peers import ROOT, Caches, Lab, RowFailed
-from benchmarks.table import machine
+from benchmarks.table import machine, results_path, write_results
 
 _BEGIN = time.perf_counter()
 # Mixtures of experts call transformers' own operator, where torch's takes bfloat16 alone.
@@ -105,9 +105,7 @@ class _Report:
         self.content: dict[str, Any] = {"machine": found, "rows": []}
         # A file that is resumed may hold rows of an earlier commit.
         self._revision = found["revision"]
-        hardware = "".join(c if c.isalnum() else "-" for c in found["hardware"].lower())
-        named = [hardware, found["date"], found["revision"]]
-        self.path = folder / f"coverage-{'-'.join(word for word in named if word)}.json"
+        self.path = results_path(folder, "coverage", found)
         if resume is not None:
             self.path = resume
             self.content = json.loads(resume.read_text())
@@ -118,10 +116,7 @@ class _Report:
     def add(self, row: dict[str, Any]) -> None:
         with self._lock:
             self.content["rows"].append({**row, "revision": self._revision})
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.path.with_suffix(".part")
-            temporary.write_text(json.dumps(self.content, indent=1) + "\n")
-            temporary.replace(self.path)
+            write_results(self.path, self.content)
 
 
 def _measure_all(

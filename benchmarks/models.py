@@ -15,6 +15,9 @@ TITLES = {
     "llama": "Llama-like 0.8B",
     "narrow150": "150 small weights",
 }
+# By device: batch and length of a text, and how many images.
+_TOKENS = {"cpu": (1, 64), "cuda": (4, 128)}
+_IMAGES = {"cpu": 1, "cuda": 8}
 
 
 def device() -> str:
@@ -26,19 +29,15 @@ def device() -> str:
 
 def describe_inputs(name: str, where: str) -> str:
     """The inputs in words."""
+    batch, length = _TOKENS[where]
     shapes = {
-        ("gpt2", "cpu"): "1x64 tokens, float32",
-        ("gpt2", "cuda"): "4x128 tokens, bfloat16",
-        ("resnet50", "cpu"): "1x3x224x224, float32",
-        ("resnet50", "cuda"): "8x3x224x224, bfloat16",
-        ("bert", "cpu"): "1x64 tokens, float32",
-        ("bert", "cuda"): "4x128 tokens, bfloat16",
-        ("vit", "cpu"): "1x3x224x224, float32",
-        ("vit", "cuda"): "8x3x224x224, bfloat16",
-        ("llama", "cpu"): "1x128 tokens, float32",
-        ("llama", "cuda"): "1x128 tokens, bfloat16",
+        "gpt2": f"{batch}x{length} tokens",
+        "bert": f"{batch}x{length} tokens",
+        "llama": "1x128 tokens",
+        "resnet50": f"{_IMAGES[where]}x3x224x224",
+        "vit": f"{_IMAGES[where]}x3x224x224",
     }
-    return shapes.get((name, where), "")
+    return f"{shapes[name]}, {'bfloat16' if where == 'cuda' else 'float32'}"
 
 
 def build(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -59,25 +58,21 @@ def _make(name: str, where: str, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
     if name == "gpt2":
         from transformers import GPT2Config, GPT2Model
 
-        config = GPT2Config(use_cache=False)
-        size = (4, 128) if where == "cuda" else (1, 64)
-        return GPT2Model(config), (torch.randint(0, config.vocab_size, size),)
+        gpt2 = GPT2Config(use_cache=False)
+        return GPT2Model(gpt2), (torch.randint(0, gpt2.vocab_size, _TOKENS[where]),)
     if name == "resnet50":
         from transformers import ResNetConfig, ResNetModel
 
-        batch = 8 if where == "cuda" else 1
-        return ResNetModel(ResNetConfig()), (torch.randn(batch, 3, 224, 224, dtype=dtype),)
+        return ResNetModel(ResNetConfig()), _images(where, dtype)
     if name == "bert":
         from transformers import BertConfig, BertModel
 
         bert = BertConfig()
-        size = (4, 128) if where == "cuda" else (1, 64)
-        return BertModel(bert), (torch.randint(0, bert.vocab_size, size),)
+        return BertModel(bert), (torch.randint(0, bert.vocab_size, _TOKENS[where]),)
     if name == "vit":
         from transformers import ViTConfig, ViTModel
 
-        batch = 8 if where == "cuda" else 1
-        return ViTModel(ViTConfig()), (torch.randn(batch, 3, 224, 224, dtype=dtype),)
+        return ViTModel(ViTConfig()), _images(where, dtype)
     if name == "llama":
         from transformers import LlamaConfig, LlamaModel
 
@@ -90,6 +85,12 @@ def _make(name: str, where: str, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
         layers = [torch.nn.Linear(8, 8) for _ in range(75)]
         return torch.nn.Sequential(*layers), (torch.randn(2, 8, dtype=dtype),)
     raise ValueError(f"no model is called {name!r}")
+
+
+def _images(where: str, dtype: Any) -> tuple[Any, ...]:
+    import torch
+
+    return (torch.randn(_IMAGES[where], 3, 224, 224, dtype=dtype),)
 
 
 def tensors_of(result: Any) -> list[Any]:

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PARTS = ("import", "connect", "lookup", "fetch", "verify", "cache", "open", "bind")
-
 
 class Stopwatch:
     """Seconds since the last mark, by name."""
@@ -27,7 +25,7 @@ class Stopwatch:
 
 
 def load_in_parts(url: str, key: str, model: Any) -> tuple[Callable[..., Any], dict[str, float]]:
-    """The bound callable, and seconds for each of PARTS."""
+    """The bound callable, and seconds for each part, in order."""
     watch = Stopwatch()
     from compile_farm.artifact import unpack
     from compile_farm.cache import LocalCache

@@ -1,6 +1,7 @@
 """One way to a first result, in a process of its own; prints a line of JSON.
 
     python -m benchmarks.row MODEL[,MODEL] WAY [--url HOST:PORT] [--key KEY]
+        [--publish]
 
 With several models a line for each; only the first one's clock counts a process that is fresh.
 
@@ -26,6 +27,8 @@ from benchmarks.parts import load_in_parts
 if TYPE_CHECKING:
     from compile_farm import Farm
 
+# Those that load a release, which --publish made.
+RELEASED = ("farm-load", "farm-prefetch")
 WAYS = (
     "eager",
     "compile",
@@ -33,10 +36,8 @@ WAYS = (
     "farm-compile",
     "farm-bind",
     "farm-parts",
-    "farm-load",
-    "farm-prefetch",
+    *RELEASED,
 )
-_RELEASED = ("farm-load", "farm-prefetch")
 _STEADY_SECONDS = 3.0
 _STEADY_CALLS = 200
 
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("way", choices=WAYS)
     parser.add_argument("--url")
     parser.add_argument("--key")
+    parser.add_argument("--publish", action="store_true", help="a release of it as well, at last")
     given = parser.parse_args()
     for name in given.model.split(","):
         print("ROW " + json.dumps(_measure(name, given)), flush=True)
@@ -77,7 +79,7 @@ def _measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
         row["steady_s"], row["steady_calls"] = _steady(run, args)
         theirs = [tensor.double() for tensor in tensors_of(model(*args))]
         row["difference"] = _difference(mine, theirs)
-        if given.way == "farm-submit":
+        if given.publish:
             draft = _farm(given).release(_release(name))
             draft.add(model, args)
             draft.publish()
@@ -115,7 +117,7 @@ def _prepare(
         return bound
     if farm is None:
         farm = _farm(given)
-    if given.way in _RELEASED:
+    if given.way in RELEASED:
         loaded = farm.load(_release(row["model"]), model, on_miss="error")
         row["parts"] = loaded.seconds
         return loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -62,6 +63,21 @@ def _processor_seconds() -> float:
     line = Path("/proc/stat").read_text().splitlines()[0]
     user, nice, system = (int(ticks) for ticks in line.split()[1:4])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def results_path(folder: Path, what: str, found: dict[str, Any]) -> Path:
+    """Where measurements of ``what`` on the machine ``found`` are kept."""
+    hardware = "".join(c if c.isalnum() else "-" for c in found["hardware"].lower())
+    named = [what, hardware, found["date"], found["revision"]]
+    return folder / f"{'-'.join(word for word in named if word)}.json"
+
+
+def write_results(path: Path, content: dict[str, Any]) -> None:
+    """As a whole: a run that is cut short keeps what it wrote before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(content, indent=1) + "\n")
+    temporary.replace(path)
 
 
 def machine() -> dict[str, Any]:

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -173,16 +172,13 @@ class _Job:
         self, trials: list[tune.Trial], arguments: list[torch.Tensor], captured: bool
     ) -> dict[str, Callable[[], object]]:
         """By candidate's name. Raises RuntimeError where the defaults can't be called."""
+        make = tune.graph_call if captured else tune.plain_call
         calls: dict[str, Callable[[], object]] = {}
         for trial in trials:
             if trial.lowered is None:
                 continue
             try:
-                if captured:
-                    calls[trial.candidate.name] = tune.graph_call(trial.lowered, arguments)
-                else:
-                    run = open_native(trial.lowered.shared_object, self._device).run
-                    calls[trial.candidate.name] = partial(run, arguments)
+                calls[trial.candidate.name] = make(trial.lowered, arguments, self._device)
             except RuntimeError as error:
                 if trial is trials[0]:
                     raise

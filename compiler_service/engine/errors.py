@@ -43,15 +43,15 @@ def in_words(error: BaseException) -> str:
     if frames:
         path = "/".join(Path(frames[-1].filename).parts[-2:])
         place = f"{frames[-1].name} ({path}:{frames[-1].lineno})"
-    text = _what_counts(str(error).strip())[:_TEXT]
+    text = (_complaints(error) or str(error).strip())[:_TEXT]
     return f"{type(error).__name__} in {place}: {text or 'it gave no message'}"
 
 
-def _what_counts(text: str) -> str:
-    """A C++ compiler's own complaints; the pages of command line before them help nobody."""
-    _, found, output = text.partition("\nOutput:\n")
-    complaints = [line.strip() for line in output.splitlines() if "error:" in line]
-    return "; ".join(complaints) if found and complaints else text
+def _complaints(error: BaseException) -> str:
+    """Of a C++ compiler, whose pages of command line in the exception's text help nobody."""
+    output = getattr(error, "output", None)
+    lines = output.splitlines() if isinstance(output, str) else []
+    return "; ".join(line.strip() for line in lines if "error:" in line)
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

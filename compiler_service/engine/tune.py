@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -87,26 +88,35 @@ def _time(call: Callable[[], object], cuda: bool) -> float:
     return float(start.elapsed_time(end)) / 1e3
 
 
-def graph_call(lowered: Lowered, arguments: list[torch.Tensor]) -> Callable[[], None]:
+def plain_call(
+    lowered: Lowered, arguments: list[torch.Tensor], device: torch.device
+) -> Callable[[], object]:
+    """The artifact's code on these arguments; raises RuntimeError where it can't be mapped."""
+    return partial(open_native(lowered.shared_object, device).run, arguments)
+
+
+def graph_call(
+    lowered: Lowered, arguments: list[torch.Tensor], device: torch.device
+) -> Callable[[], object]:
     """A replay of the artifact in a CUDA graph; raises RuntimeError where it can't be captured.
 
     The runner asks an event whether its last call has ended, which only a relaxed capture lets it
     do. (AOTInductor's package loader asks nothing, but it unpacks to /tmp, where a confined child
     may not write.) Nothing else of this process may use the GPU meanwhile.
     """
-    run = open_native(lowered.shared_object, arguments[0].device).run
+    call = plain_call(lowered, arguments, device)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            run(arguments)
+            call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-        kept = run(arguments)
+        kept = call()
 
     def replay() -> None:
-        _ = kept, run  # the memory and the code belong to the graph
+        _ = kept, call  # the memory and the code belong to the graph
         graph.replay()
 
     return replay
