@@ -186,26 +186,33 @@ def test_an_artifact_of_a_stranger_is_1(
     assert "trust" in capsys.readouterr().err
 
 
+# A shell starts what runs in its background with Ctrl-C ignored, and so would the tests' own child.
+_AT_A_TERMINAL = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from compile_farm.cli import main
+sys.exit(main())
+"""
+
+
 def interrupted(arguments: list[str], running: Any) -> subprocess.CompletedProcess[str]:
     """Runs the command line and presses Ctrl-C once ``running()``."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from compile_farm.cli import main; sys.exit(main())",
-            *arguments,
-        ],
+    with subprocess.Popen(
+        [sys.executable, "-c", _AT_A_TERMINAL, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not running() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not running() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()  # else one that does not end fails the tests after this one too
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
